@@ -34,7 +34,7 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 
 # Each process has one thread of numpy, as there are as many processes as cores.
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
-	@echo "Running the tests: all of them take five minutes on two cores"
+	@echo "Running the tests: about two minutes on two cores, or three with those that take more than a second each (ARGS=tests)"
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
 
 docs: $(VENV)/.installed  ## build the docs as a site: build/site

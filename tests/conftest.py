@@ -15,11 +15,17 @@ import pytest
 from hypothesis import settings
 from tests.mpi import MPIS, Mpi
 
+WITHOUT_SLOW = "FIRSTTOUCH_TEST_WITHOUT_SLOW"
+"""An environment variable, for the processes of pytest-xdist: the call names neither files nor marks."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tells all tests, and the programs that they start, whether the exhaustive ones run too."""
-    if config.option.markexpr != "not exhaustive":
+    """Tells all tests, and the programs that they start, which tests run."""
+    expression = config.option.markexpr
+    if "not exhaustive" not in expression:
         os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
+    if expression == "not exhaustive" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        os.environ[WITHOUT_SLOW] = "1"
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is printed depends on it
     settings.register_profile("tests", max_examples=100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 30)
     settings.load_profile("tests")
@@ -63,8 +69,12 @@ LONG = ("ranks_on_hip", "small_runs", "ranks", "profiler", "reproduce", "hip_app
 """Files that take longest, in whatever folder. They begin before all others."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts by folder and file, which leaves the tests of a file as they are."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out slow tests where all are meant. Sorts by folder and file; the tests of a file stay as they are."""
+    if WITHOUT_SLOW in os.environ:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     long = {f"test_{name}": i for i, name in enumerate(LONG)}
     order = {name: i for i, name in enumerate(LONGEST_FIRST)}
 

@@ -19,7 +19,7 @@ from tests.matrix import matrix
 from tests.planning import plan_on
 
 from firsttouch.comparison.papers.comparisons import values_of
-from firsttouch.comparison.papers.figures import all_figures, named_in
+from firsttouch.comparison.papers.figures import all_figures
 from firsttouch.records.papers.rows import all_rows
 from firsttouch.records.reading import load_results
 
@@ -29,6 +29,19 @@ NONE = "none: "
 """In place of a command, before the reason why there is none."""
 WORDS = {"H200", "H100", "VM", "small", "stand-in", "no"}
 """What the last column may say."""
+_PARTS = re.compile(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])")
+"""The words and numbers that name figures and tables of a paper."""
+
+
+def named_in(text: str) -> set[str]:
+    """'Fig. 3', 'Table I' and so on, of a list such as "Table 2, Fig. 3, 6, 7"."""
+    found, kind = set(), ""
+    for part in _PARTS.findall(text):
+        if part[0].isdigit() or set(part) <= {"I", "V"}:
+            found |= {f"{kind} {part}"} if kind in ("Fig.", "Table") else set()
+        else:
+            kind = part
+    return found
 
 
 def words_of(command: str) -> list[str]:
@@ -180,6 +193,7 @@ BY_DEFAULT = sorted(MACHINES, key=lambda machine: machine in LIKE_ANOTHER)
 
 
 @pytest.mark.parametrize("machine", matrix(BY_DEFAULT, len(MACHINES) - len(LIKE_ANOTHER)))
+@pytest.mark.slow
 def test_every_command_has_its_points_on_its_machine(machine: str) -> None:
     """What any machine can run is planned on one of them here, and on the others by the exhaustive tests."""
     rows_here = [row for row in ROWS if row.plans and machine in machines_of(row)]

@@ -11,7 +11,7 @@ from firsttouch.api import (
     MiB,
     agents,
     buffer_fact,
-    compare,
+    compare_medians,
     extremes,
     finding,
     main_allocator,
@@ -59,4 +59,4 @@ class Stride(Experiment):
 
     def findings(self, records, device):
         fastest, slowest = extremes(records)
-        return [finding(SLOWEST, slowest, comparison=compare(slowest, fastest))]
+        return [finding(SLOWEST, slowest, comparison=compare_medians(slowest, fastest))]

@@ -134,6 +134,7 @@ def test_small_meshes(app: type[Cfd], m: int) -> None:
     assert run_tiny(app, params={"m": m}).error == ""
 
 
+@pytest.mark.slow
 def test_long_run_of_a_small_mesh() -> None:
     """The rounding errors of a thousand iterations in f32 are accepted."""
     assert run_tiny(Cfd, params={"m": 2, "iterations": 1000}).error == ""

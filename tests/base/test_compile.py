@@ -144,6 +144,7 @@ def test_amdgpu(name: str, defines: Defines, target: str) -> None:
 
 
 @pytest.mark.parametrize("builds", matrix([EACH_ONCE, OF_GPUS]), ids=["each-once", "all"])
+@pytest.mark.slow
 def test_hiprtc(builds: list[Build]) -> None:
     """AMD's run-time compiler adds its own header and needs no GPU. It runs in a separate process: it may crash."""
     every = sorted({entry for name in FILES for entry in entries(name)})

@@ -154,6 +154,7 @@ def test_a_profile_keeps_such_arguments_hosts_and_variables(tmp_path: Path, monk
     assert [mark.name for mark in profile.marks] == [ESCAPED]
 
 
+@pytest.mark.slow
 def test_a_profile_in_a_directory_of_such_a_name(tmp_path: Path) -> None:
     words = ["profile", "--out", NAME, "--", shutil.which("true"), NAME]
     done = subprocess.run([*COMMAND, *words], cwd=tmp_path, capture_output=True, text=True)

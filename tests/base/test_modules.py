@@ -53,6 +53,7 @@ def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> Non
     assert_one_sentence(broken, "entry point 'stride'", "stride_of_mine, does not load: SystemExit: 0")
 
 
+@pytest.mark.slow
 def test_a_module_imports_what_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "of_stride.py").write_text("NAME = 'strides-of-mine'\n")
@@ -315,6 +316,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return ran
 
 
+@pytest.mark.slow
 def test_an_error_while_measuring_names_its_line(faulty: Ran) -> None:
     file = faulty.folder / "mistyped.py"
     line = file.read_text().splitlines().index("            gpu.swap(self.now, self.than)") + 1

@@ -48,6 +48,7 @@ def test_every_start_of_python_goes_through_these_commands() -> None:
     assert starts == {"processes.py"}
 
 
+@pytest.mark.slow
 def test_a_run_beside_such_files(beside: Path) -> None:
     words = ["run", "latency", "--device", "cpu", "--set", "size=4KiB", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}

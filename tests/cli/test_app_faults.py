@@ -37,6 +37,7 @@ def misbehave(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return call("app", *ASKED, *words, "--out", out)
 
 
+@pytest.mark.slow
 def test_every_fault_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
     done = misbehave(tmp_path / "out", "--set", f"what={','.join(ENDS)}", "--json")
     assert done.returncode == 3, done.stderr
@@ -53,6 +54,7 @@ def test_every_fault_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
     assert outcome["unverified"] == 1
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_stopped_and_the_run_continues(tmp_path: Path) -> None:
     done = misbehave(tmp_path / "out", "--set", "what=spin,fine", "--timeout", "0.8")
     assert done.returncode == 1, done.stderr

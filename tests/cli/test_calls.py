@@ -85,6 +85,7 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", matrix(["ascii", "latin-1"]))
+@pytest.mark.slow
 def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, tmp_path: Path) -> None:
     done = start(tmp_path, *APP, command=UNDRAWN, PYTHONIOENCODING=encoding)
     assert done.returncode == 0, done.stderr
@@ -94,6 +95,7 @@ def test_characters_that_the_encoding_lacks_are_replaced(encoding: str, tmp_path
 
 
 @pytest.mark.parametrize("closed", matrix([">&-", "2>&-", "<&-", "<&- >&- 2>&-", "2>/dev/full", "| true"], 1))
+@pytest.mark.slow
 def test_a_run_continues_without_its_output(closed: str, tmp_path: Path) -> None:
     words = " ".join([*COMMAND, *SMALL])
     done = subprocess.run(
@@ -116,6 +118,7 @@ def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
     assert (tmp_path / "o" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     machine = collect_machine(discover_devices(["cpu"]))
     room = len(msgspec.json.format(msgspec.json.encode(machine))) + 2**12
@@ -145,6 +148,7 @@ SIGNALS = [(signal.SIGHUP, 129), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 
 @pytest.mark.parametrize(("number", "status"), matrix(SIGNALS, 2))
+@pytest.mark.slow
 def test_a_signal_keeps_results_and_prints_how_to_continue(number: signal.Signals, status: int, tmp_path: Path) -> None:
     words = [*UNDRAWN, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
     run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -86,6 +86,7 @@ def test_points_are_drawn_as_an_altair_chart(directories, arguments):
         assert {row["colour"] for row in rows} == {str(d) for d in directories}
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_charts_without_a_network(monkeypatch, tmp_path):
     altair = pytest.importorskip("altair")
     chart = firsttouch.load(OTHER).plot("transfer")
@@ -206,6 +207,7 @@ def test_functions_have_every_option_of_their_command() -> None:
         assert options - {"list_only", "as_json", "every"} == set(inspect.signature(function).parameters)
 
 
+@pytest.mark.slow
 def test_oversubscription_is_allowed_for_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "write_report", lambda directory: "")
     monkeypatch.delenv(runner.ALLOW, raising=False)

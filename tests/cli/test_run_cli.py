@@ -197,6 +197,7 @@ def test_resume_of_nothing_starts_from_the_beginning(tmp_path):
     assert json.loads(run_in(tmp_path, *words).stdout)["counts"] == {"ok": 2}
 
 
+@pytest.mark.slow
 def test_two_runs_into_one_directory(tmp_path):
     words = ["steady", "--device", "cpu", "--resume", "--out", "out"]
     first = subprocess.Popen([*UNDRAWN, "run", *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE)
@@ -214,6 +215,7 @@ def test_two_runs_into_one_directory(tmp_path):
     first.stderr.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
     words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -254,6 +256,7 @@ def test_list_names_questions_factors_and_devices(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar(tmp_path):
     here, there = pty.openpty()
     words = ["fault", "steady", "--set", "what=raise", "--set", "n=0,1,2", "--device", "cpu", "--out", "out"]

@@ -15,7 +15,7 @@ from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 from tests.kept_runs import stored_run
 
 from firsttouch.base.errors import UsageError
-from firsttouch.comparison.compare import compare
+from firsttouch.comparison.compare import compare_results
 from firsttouch.comparison.plain import ComparisonOutput, output
 from firsttouch.comparison.words import answers
 from firsttouch.records.schema import SCHEMA
@@ -24,7 +24,7 @@ SAME = "no clear difference"
 
 
 def compared(*sides: str | Path, limit: float | None = None) -> dict:
-    found = msgspec.to_builtins(output(compare([str(side) for side in sides], limit)))
+    found = msgspec.to_builtins(output(compare_results([str(side) for side in sides], limit)))
     assert msgspec.convert(found, ComparisonOutput)  # as the published schema has it
     return found
 
@@ -55,7 +55,7 @@ def test_one_run_a_side_cannot_tell(tmp_path):
     """Runs of one machine, each of which is apart from the others by more than its samples vary."""
     runs = [copy(tmp_path / str(i), another_run(i, spread=0.2)) for i in range(6)]
     for before, after in combinations(runs, 2):
-        comparison = compare([before, after], limit=0.1)
+        comparison = compare_results([before, after], limit=0.1)
         found = msgspec.to_builtins(output(comparison))
         assert verdicts(found["points"]) == {SAME, "cannot tell"}
         assert verdicts(found["experiments"]) <= {SAME, "cannot tell"}
@@ -104,7 +104,7 @@ def test_a_slow_down_is_found_against_the_spread_between_runs(repeated, tmp_path
 
 
 def test_the_interval_of_several_runs_holds_each_of_them(repeated):
-    found = compare([",".join(repeated[:3]), repeated[3]])
+    found = compare_results([",".join(repeated[:3]), repeated[3]])
     medians = {i: [] for i in range(len(found.table.columns))}
     for row in found.table.sides[0]:
         for i, value in enumerate(found.table.value[row]):
@@ -237,14 +237,14 @@ def test_a_machine_that_was_busy_is_no_outlier_among_many(tmp_path):
 
     nodes = [copy(tmp_path / f"node{i}", another_run(i, 0.005)) for i in range(6)]
     nodes.append(copy(tmp_path / "busy", slower("latency", 1.3), another_run(7, 0.005), busy))
-    comparison = compare(nodes, 0.1)
+    comparison = compare_results(nodes, 0.1)
     assert (comparison.regressions, comparison.exit_status) == ([], 0)
     first, second = answers(comparison)
     assert first.endswith(": none differs clearly in an experiment as a whole.")
     assert second.startswith("busy is far from the others in latency on ")
     assert output(comparison).cannot_tell == [nodes[-1]]
     all_busy = [copy(tmp_path / f"busy{i}", another_run(i, 0.005), busy) for i in range(6)]
-    assert len(compare([*all_busy, nodes[-1]], 0.1).regressions) == 2
+    assert len(compare_results([*all_busy, nodes[-1]], 0.1).regressions) == 2
 
 
 def test_one_directory_is_compared_device_by_device(tmp_path):
@@ -284,7 +284,7 @@ def broken(folder: Path) -> str:
 
 def test_a_broken_directory_among_several_is_named_and_the_others_are_compared(tmp_path):
     bad = broken(tmp_path / "bad")
-    found = compare([str(CPU), bad, copy(tmp_path / "b")])
+    found = compare_results([str(CPU), bad, copy(tmp_path / "b")])
     assert [side.name for side in found.sides] == [str(CPU), str(tmp_path / "b")]
     assert [one.name for one in found.unreadable] == [bad]
     assert "results.jsonl:1" in found.unreadable[0].reason
@@ -304,7 +304,7 @@ def test_extreme_values_of_a_stranger_are_compared_without_an_error(tmp_path):
 def test_many_directories_are_read_by_several_processes(tmp_path):
     nodes = [copy(tmp_path / str(i)) for i in range(16)]
     bad = broken(tmp_path / "bad")
-    found = compare([*nodes[:3], bad, *nodes[3:]])
+    found = compare_results([*nodes[:3], bad, *nodes[3:]])
     assert [side.name for side in found.sides] == nodes
     assert [one.name for one in found.unreadable] == [bad]
 

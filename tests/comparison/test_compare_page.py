@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runs import copy, slower
 
-from firsttouch.comparison.compare import compare
+from firsttouch.comparison.compare import compare_results
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.comparison import render
 
@@ -22,7 +22,7 @@ def links(monkeypatch: pytest.MonkeyPatch, *sides: str) -> tuple[list[str], list
         return ["" for _ in specs]
 
     monkeypatch.setattr("firsttouch.report.comparison.to_svgs", keep)
-    page = render(compare(list(sides)), reportable_experiments())
+    page = render(compare_results(list(sides)), reportable_experiments())
     sections = re.findall(r'<details class="compared" id="([^"]+)"', page)
     assert all(f'href="#{one}"' in page for one in sections)
     return sections, re.findall(r'<tr id="([^"]+)"', page), linked

@@ -13,6 +13,7 @@ NOT_TESTABLE = {"gh-34-explicit"}
 
 
 @pytest.mark.parametrize("machine", sorted({machine_of(claim) for claim in all_claims()}))
+@pytest.mark.slow
 def test_every_claim_is_testable_on_its_papers_machine_and_decided_by_its_values(machine: str) -> None:
     own = [claim for claim in all_claims() if machine_of(claim) == machine]
     wrong = {claim.id: problem for claim in own if (problem := _problem(claim, machine))}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runs import another_run, copy, slower
 
-from firsttouch.comparison.compare import compare
+from firsttouch.comparison.compare import compare_results
 from firsttouch.comparison.differences import SAME, ExperimentDifference
 from firsttouch.comparison.headline import ALIKE, UNCLEAR, shift_of
 from firsttouch.comparison.plain import output
@@ -53,7 +53,7 @@ def before(tmp_path_factory) -> str:
 )
 def test_what_matters_comes_first(changes, said, before, tmp_path):
     after = ",".join(copy(tmp_path / "after" / str(i), another_run(i, 0.002), *changes) for i in range(3))
-    (sentence,) = answers(compare([before, after]))
+    (sentence,) = answers(compare_results([before, after]))
     sentence = sentence.replace("after/0", "after").replace("before0/0", "before")
     assert re.search(said, sentence), sentence
     assert not re.search(r"(?<!within) \b[01] % ", sentence)
@@ -75,7 +75,7 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     copy(Path("a b"), another_run(1, 0.2))
     copy(Path("after"), another_run(2, 0.2))
     Path("after-3").mkdir()
-    comparison = compare(["a b", "after/"])
+    comparison = compare_results(["a b", "after/"])
     (sentence,) = answers(comparison)
     assert re.search(
         r"cannot tell .* By the median of each experiment: CPU.* [\d.]+ to [\d.]+ times as fast, ", sentence
@@ -85,11 +85,15 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     calls = [f"for i in 2 3; do {run} {name}$i; done" for name in ("'a b.'", "after.")]
     assert what_to_type(comparison) == [*calls, "firsttouch compare 'a b,a b.2,a b.3' after,after.2,after.3"]
     assert output(comparison).to_tell == what_to_type(comparison)
-    two = compare(["a b,after", "after"])
+    two = compare_results(["a b,after", "after"])
     assert what_to_type(two)[0] == f"for i in 3; do {run} 'a b.'$i; done"
     assert what_to_type(two)[2] == "firsttouch compare 'a b,after,a b.3' after,after.2,after.3"
     assert "after against a b (2 runs): one run against two cannot tell" in answers(two)[0]
-    assert what_to_type(compare(["a b,after", "a b,after"])) == what_to_type(compare(["a b,after,a b", "after"])) == []
+    assert (
+        what_to_type(compare_results(["a b,after", "a b,after"]))
+        == what_to_type(compare_results(["a b,after,a b", "after"]))
+        == []
+    )
 
 
 def facts(**changes):
@@ -121,7 +125,7 @@ def test_conditions_that_differ_are_told_load_included(changes, name, text, tmp_
     monkeypatch.chdir(tmp_path)
     copy(Path("before"), machine=facts(environment_HOME="/", cpu_load_1min=1.31))
     copy(Path("after"), machine=facts(environment_HOME="/", **{"cpu_load_1min": 1.31, **changes}))
-    rows = condition_rows(compare(["before", "after"]))
+    rows = condition_rows(compare_results(["before", "after"]))
     assert (rows == []) if name is None else any(n == name and re.match(text, t) for n, t in rows), rows
 
 
@@ -129,9 +133,9 @@ def test_points_that_other_programs_disturbed_are_a_condition(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     for name, share in (("quiet", 0.02), ("busy", 0.5), ("slightly", 0.09)):
         copy(Path(name), lambda record, share=share: record.update(others_share=share, schema="firsttouch/2.5"))
-    rows = dict(condition_rows(compare(["quiet", "busy"])))
+    rows = dict(condition_rows(compare_results(["quiet", "busy"])))
     assert rows["points disturbed by other programs, %"] == "0 (quiet), 94 (busy)"  # not codegen and accounting
-    assert not any("disturbed" in name for name, _ in condition_rows(compare(["quiet", "slightly"])))
+    assert not any("disturbed" in name for name, _ in condition_rows(compare_results(["quiet", "slightly"])))
 
 
 def test_one_condition_that_shows_in_different_ways_does_not_differ(tmp_path, monkeypatch):
@@ -141,7 +145,7 @@ def test_one_condition_that_shows_in_different_ways_does_not_differ(tmp_path, mo
     effect = {"memory_touch_fresh_ns": 9300.0, "memory_touch_again_ns": 174.0}
     for i, changes in enumerate((effect, {"memory_touch_fresh_ns": 900.0, "memory_touch_again_ns": 1.5e3}, {})):
         copy(Path(f"after{i}"), machine=facts(**changes))
-        rows = condition_rows(compare(["before", f"after{i}"]))
+        rows = condition_rows(compare_results(["before", f"after{i}"]))
         assert not [text for name, text in rows if name.startswith("distorts")]
 
 
@@ -149,7 +153,7 @@ def test_the_number_of_runs_and_their_loads_are_conditions(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     for i, load in enumerate((0.1, 0.4, 3.0)):
         copy(Path(f"b{i}"), machine=facts(cpu_load_1min=load))
-    rows = dict(condition_rows(compare(["b0,b1", "b2"])))
+    rows = dict(condition_rows(compare_results(["b0,b1", "b2"])))
     assert rows["cpu.load_1min"] == "0.1 to 0.4 (b0), 3 (b2)"
     assert rows["runs"] == "2 (b0), 1 (b2)"
     assert rows["distorts b2"] == "load at the start (the load average was 3 on 2 usable cores)"
@@ -168,7 +172,7 @@ def test_disturbed_points_are_a_condition_and_their_differences_cannot_be_told(t
     before = ",".join(copy(Path(f"b{i}"), another_run(i), quiet) for i in range(3))
     twice = slower("latency", 2), slower("tlb", 2)
     after = ",".join(copy(Path(f"a{i}"), another_run(i), *twice, disturbed) for i in range(3))
-    comparison = compare([before, after], 0.1)
+    comparison = compare_results([before, after], 0.1)
     rows = dict(condition_rows(comparison))
     assert re.fullmatch(r"0 \(b0\), \d\d \(a0\)", rows["points disturbed by other programs, %"])
     assert comparison.exit_status == 0
@@ -176,5 +180,5 @@ def test_disturbed_points_are_a_condition_and_their_differences_cannot_be_told(t
     assert re.search(
         r"CPU .*loads.* not told apart.* and \d+ that cannot be told, of 44\d points", answers(comparison)[0]
     )
-    mixed = compare([before, f"{after.partition(',')[0]},{before}"], 0.1)
+    mixed = compare_results([before, f"{after.partition(',')[0]},{before}"], 0.1)
     assert {g.verdict for g in mixed.groups} == {"no clear difference"}

@@ -14,7 +14,7 @@ import pytest
 from tests.calls import call
 from tests.node_of_gpus import FAULTY, Node, results, write
 
-from firsttouch.comparison.compare import ResultsComparison, compare, compare_sides
+from firsttouch.comparison.compare import ResultsComparison, compare_results, compare_sides
 from firsttouch.comparison.missing import missing_devices
 from firsttouch.comparison.plain import output
 from firsttouch.comparison.runs import ComparedRun, of_results
@@ -239,7 +239,7 @@ def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.returncode == 1
     assert "3 regressions of more than 5 %" in done.stdout
     assert re.search(r"cuda:0 to cuda:2 +\d+ +\d+ slower", done.stdout)
-    page = render(compare(sides, LIMIT), all_experiments())
+    page = render(compare_results(sides, LIMIT), all_experiments())
     assert "cuda:0 to cuda:2 is 47 % slower" in page
     assert "Where it differs" in page
 

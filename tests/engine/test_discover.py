@@ -37,6 +37,7 @@ def test_this_machine_has_a_cpu() -> None:
     assert cpu.allocator("malloc") is not None
 
 
+@pytest.mark.slow
 def test_devices_are_found_without_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """PoCL calls a linker for each kernel that it has not cached."""
     found = [[(d.name, d.available) for d in discover.discover_devices(["opencl"])]]

@@ -99,6 +99,7 @@ def test_wait_also_waits_before_points_are_measured_again(
     assert [record.others_share for record in records(tmp_path)] == [0.0]
 
 
+@pytest.mark.slow
 def test_what_distorts_the_values_is_said_before_they_are_measured(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def plain() -> list[Planned]:
     return planned()
 
 
+@pytest.mark.slow
 def test_a_plain_run_of_eight_equal_gpus_is_planned_within_five_minutes(plain: Sequence[Planned]) -> None:
     assert planned_seconds(plain) <= 300
     assert planned_seconds(planned(node_devices(Node(gpus=2)))) <= 180

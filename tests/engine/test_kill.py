@@ -111,6 +111,7 @@ def _workers_with(log: str) -> list[int]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.exhaustive)])
+@pytest.mark.slow
 def test_runs_that_are_killed_lose_no_completed_point(with_faults, tmp_path, kills):
     lanes = [Lane(tmp_path, seed, kills // LANES) for seed in range(LANES)]
     with ThreadPoolExecutor(LANES) as pool:
@@ -119,6 +120,7 @@ def test_runs_that_are_killed_lose_no_completed_point(with_faults, tmp_path, kil
     print({"kills": kills, "points lost in flight": sum(x.lost for x in lanes), "runs": sum(x.finished for x in lanes)})
 
 
+@pytest.mark.slow
 def test_worker_dies_with_its_runner(with_faults, tmp_path):
     log = tmp_path / "log"
     lane = Lane(tmp_path, 7)

@@ -43,14 +43,17 @@ def misbehaving(mpi: Mpi, tmp_path_factory: pytest.TempPathFactory) -> Misbehavi
     return Misbehaving(mpi, tmp_path_factory.mktemp("ends") / "out", ("cpu", "cpu"), more=with_mpi(mpi))
 
 
+@pytest.mark.slow
 def test_a_ranks_end_ends_its_point_alone(misbehaving: Misbehaving) -> None:
     misbehaving.check_ends()
 
 
+@pytest.mark.slow
 def test_a_rank_that_takes_too_much_memory_is_named(misbehaving: Misbehaving) -> None:
     misbehaving.check_memory()
 
 
+@pytest.mark.slow
 def test_a_rank_that_never_says_hello(misbehaving: Misbehaving) -> None:
     misbehaving.check_late()
 
@@ -75,6 +78,7 @@ KILLS_OF_A_GROUP = 2
 
 
 @pytest.mark.parametrize("kills", matrix([3, 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 15]))
+@pytest.mark.slow
 def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path, kills: int) -> None:
     """The runner, the launcher or any rank: at most the point in flight is lost, and nothing is left."""
     before, log, out, draw = left_behind(), tmp_path / "log", tmp_path / "out", random.Random(1)

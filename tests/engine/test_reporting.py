@@ -33,6 +33,7 @@ def report_of(out, prepare):
 
 
 @pytest.mark.parametrize("most", matrix([4 * GiB, 16 * GiB]))
+@pytest.mark.slow
 def test_too_little_address_space_for_the_renderer(tmp_path, most):
     out = tmp_path / "out"
     done = report_of(out, limit(resource.RLIMIT_AS, most))
@@ -62,6 +63,7 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
 @pytest.mark.parametrize(
     "prepare", matrix([close_stdin, limit(resource.RLIMIT_NOFILE, 64)], 1), ids=["stdin", "descriptors"]
 )
+@pytest.mark.slow
 def test_closed_stdin_and_few_descriptors(tmp_path, prepare):
     out = tmp_path / "out"
     done = report_of(out, prepare)

@@ -55,6 +55,7 @@ def run(tmp_path_factory):
     return done, load_results(folder / "out").records
 
 
+@pytest.mark.slow
 def test_every_outcome_is_recorded_and_the_run_continues(run):
     done, found = run
     assert done.returncode == 3, done.stderr
@@ -121,6 +122,7 @@ def test_exit_status(call, what, status):
     assert done.returncode == status, done.stderr
 
 
+@pytest.mark.slow
 def test_one_worker_per_group_and_a_new_one_where_asked(run):
     names, records = ("alone", "steady", "fresh"), run[1]
     pids = {name: {r.samples[0] for r in records if r.experiment == name} for name in names}
@@ -128,6 +130,7 @@ def test_one_worker_per_group_and_a_new_one_where_asked(run):
     assert len(set.union(*pids.values())) == 5
 
 
+@pytest.mark.slow
 def test_a_group_has_its_environment(run):
     records = [r for r in run[1] if r.experiment == "shaped"]
     assert [r.verified for r in records] == [True] * 4

@@ -44,6 +44,7 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
     return folder, call("app", "hotspot", *WORDS, "--out", "o", cwd=folder)
 
 
+@pytest.mark.slow
 def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     sampled: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     return run
 
 
+@pytest.mark.slow
 def test_the_devices_peak_is_the_largest_reading_of_the_last_repetition(measure: Measure, tmp_path: Path) -> None:
     ramp = {"used": [[0, 7 * RATE], [90, 97 * RATE]], "ramp": True}
     now = time.monotonic()
@@ -159,6 +161,7 @@ def test_the_devices_peak_is_the_largest_reading_of_the_last_repetition(measure:
     assert earlier.values[-1] <= before, "what was read before this point, not before the first"
 
 
+@pytest.mark.slow
 def test_a_page_that_may_be_in_both_counters_is_in_no_sum(measure: Measure, tmp_path: Path) -> None:
     grows = {"used": [[0, 0], [90, 90 * RATE]], "ramp": True, "node": 1}
     now = time.monotonic()
@@ -170,6 +173,7 @@ def test_a_page_that_may_be_in_both_counters_is_in_no_sum(measure: Measure, tmp_
     assert record.counters["peak_bytes"] == max(sides)  # type: ignore[type-var]
 
 
+@pytest.mark.slow
 def test_nvml_that_ends_leaves_the_host_and_a_reason(measure: Measure) -> None:
     (record,), said = measure(["explicit"], {"used": [[0, 5]]}, fail="crash", at=0.4)
     assert record.counters["timeline_source"] == "none: NVML no longer answered"
@@ -178,6 +182,7 @@ def test_nvml_that_ends_leaves_the_host_and_a_reason(measure: Measure) -> None:
     assert said == ["measured without the device's memory over time: NVML no longer answered"]
 
 
+@pytest.mark.slow
 def test_another_gpu_is_not_taken_for_the_device(measure: Measure) -> None:
     (record,), _ = measure(["explicit"], {"bus": "00000000:02:00.0"}, "tiny")
     assert record.counters["timeline_source"] == "none: none of the GPUs that were read is opencl:0"
@@ -195,6 +200,7 @@ def test_sampling_that_fails_does_not_fail_the_point(tmp_path: Path) -> None:
     assert "timeline" not in record.counters
 
 
+@pytest.mark.slow
 def test_a_sampler_that_fails_in_the_midst_does_not_fail_the_point(
     measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -273,6 +279,7 @@ def test_records_of_others_name_no_folder_elsewhere(name: Any) -> None:
     assert folder_of(msgspec.structs.replace(blank_record(a_point(), "ok"), counters={"timeline": name})) == ""
 
 
+@pytest.mark.slow
 def test_the_profile_of_a_point_is_drawn_like_any_other(
     sampled: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:

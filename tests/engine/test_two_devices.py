@@ -48,6 +48,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_each_device_is_tried_with_itself_and_with_the_other(copies: Path) -> None:
     found = [(r.device, r.text("peer"), r.text("direction")) for r in records(copies)]
     assert found == [
@@ -57,6 +58,7 @@ def test_each_device_is_tried_with_itself_and_with_the_other(copies: Path) -> No
     assert {(r.status, r.verified) for r in records(copies)} == {("ok", True)}
 
 
+@pytest.mark.slow
 def test_the_record_names_who_took_part_where_there_were_two(copies: Path) -> None:
     for record in records(copies):
         named = [party.device for party in record.parties]

@@ -148,6 +148,7 @@ def test_claims_read_only_what_is_in_a_codebook() -> None:
     assert not strange
 
 
+@pytest.mark.slow
 def test_committed_records_have_only_what_is_in_a_codebook() -> None:
     strange = set()
     for directory in sorted(path.parent for path in stored_runs("*/results.jsonl")):

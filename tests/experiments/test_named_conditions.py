@@ -137,6 +137,7 @@ REST = [case for case in CASES if case not in FIRST]
 
 
 @pytest.mark.parametrize(("experiment", "preset", "device"), matrix([*FIRST, *REST], len(FIRST)))
+@pytest.mark.slow
 def test_what_findings_compare_differs_in_what_they_name(experiment: str, preset: str, device: str) -> None:
     chance = random.Random(f"{experiment} {preset} {device}")
     try:

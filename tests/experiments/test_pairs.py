@@ -55,6 +55,7 @@ def copied(all_measured: Sequence[Record]) -> Sequence[Record]:
     return [record for record in all_measured if record.experiment == "p2p-copy"]
 
 
+@pytest.mark.slow
 def test_every_pair_and_each_device_alone_is_verified(measured: Sequence[Record]) -> None:
     for experiment in BOTH:
         rows = [r for r in measured if r.experiment == experiment]
@@ -64,6 +65,7 @@ def test_every_pair_and_each_device_alone_is_verified(measured: Sequence[Record]
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bytes_count_once_for_each_crossing(measured: Sequence[Record]) -> None:
     ways = {"read": (1, 0), "write": (0, 1), "copy-in": (1, 0), "copy-out": (0, 1), "copy-there": (1, 1)}
     rows = [r for r in measured if r.experiment == "p2p-direct"]
@@ -89,6 +91,7 @@ def test_the_busier_direction_is_compared_with_its_stated_peak(kernel: str, of_p
     assert "of_peak" not in crossings(KERNELS[kernel], 32.0, None)
 
 
+@pytest.mark.slow
 def test_copies_to_and_from_every_device_and_both_ways_at_once_are_verified(copied: Sequence[Record]) -> None:
     assert {(r.status, r.verified) for r in copied} == {("ok", True)}
     assert {r.text("engine") for r in copied} == {"copy-engine", "kernel"}

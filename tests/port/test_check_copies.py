@@ -15,6 +15,7 @@ BYTES = 1 << 20
 
 
 @pytest.mark.parametrize("checks", [False, True])
+@pytest.mark.slow
 def test_a_changed_byte_is_found_if_all_are_compared(checks: bool, cuda: PlayedCuda, tmp_path: Path) -> None:
     more, _ = inject_environment(tmp_path, nvtx=False, trace=True, check_copies=checks, current={})
     asked = {name: value for name, value in more.items() if "COPIES" in name}

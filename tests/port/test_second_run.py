@@ -57,6 +57,7 @@ def matched(directory: Path) -> ExactRun:
     return found
 
 
+@pytest.mark.slow
 def test_granules_are_those_that_the_kernels_used(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:
     out = tmp_path / "p"
     shown = call("profile", "--exact", "--out", str(out), "--", str(cuda.built(FIXTURES / "shares.c")))

@@ -63,6 +63,7 @@ print(json.dumps([phase[3], course, _core.events_dropped()]))
 
 @pytest.mark.parametrize("repeat", [2_000, pytest.param(222_223, marks=pytest.mark.exhaustive)])  # ten million records
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_totals_of_many_records_lose_nothing(standin, repeat):
     """Each of five flushes delivers a script of nine records `repeat` times, all of a flush at the same time."""
     more = {"FIRSTTOUCH_LIB_CUPTI": str(standin()), "FIRSTTOUCH_EVENTS": "1", "STANDIN_CUPTI_REPEAT": str(repeat)}

@@ -64,6 +64,7 @@ def measure(tmp_path: Path, *names: str, device: str = "opencl:0", **sets: str) 
     return list(load_results(tmp_path / "out").records), warnings
 
 
+@pytest.mark.slow
 def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, tmp_path: Path) -> None:
     (record,), warnings = measure(
         tmp_path, "bandwidth", agent="gpu", allocator="device", kernel="triad", arrays="sweep", size="256KiB"
@@ -88,6 +89,7 @@ def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, t
         1,
     ),
 )
+@pytest.mark.slow
 def test_a_chase_says_over_how_many_loads_it_was_counted(
     fake_ncu: Path, tmp_path: Path, name: str, sets: dict[str, str]
 ) -> None:
@@ -120,6 +122,7 @@ def test_only_the_counters_that_the_tool_lists_are_asked_for(fake_ncu: Path, tmp
     assert names == {"hw_counters", "hw_kernels", "hw_loads", "hw_device_read_bytes"}
 
 
+@pytest.mark.slow
 def test_a_refusal_is_said_once_and_the_tool_is_not_started_again(fake_ncu: Path, tmp_path: Path) -> None:
     (fake_ncu / "counters.csv").write_text(DENIED)
     records, warnings = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB,8KiB,16KiB",

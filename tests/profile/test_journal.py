@@ -120,6 +120,7 @@ def test_other_files_are_no_journals(tmp_path: Path):
     assert journal_files(tmp_path / "missing") == []
 
 
+@pytest.mark.slow
 def test_changed_bytes_never_raise_anything_else(tmp_path: Path):
     chance = random.Random(3)
     clocks = record(4, struct.pack("<QQ", 10**9, 2 * 10**9))

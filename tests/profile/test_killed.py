@@ -121,6 +121,7 @@ class Run:
         return True
 
 
+@pytest.mark.slow
 def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str]) -> None:
     """The target goes on, and nothing else. The data that were written are read, and the page is drawn."""
     chance = random.Random(14)
@@ -143,6 +144,7 @@ def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str])
         assert (run.out / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_kill_of_the_target(tmp_path: Path) -> None:
     out, told = tmp_path / "out", tmp_path / "pid"
     profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told))
@@ -159,6 +161,7 @@ def test_a_kill_of_the_target(tmp_path: Path) -> None:
     assert profile.end.status == 128 + signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_kill_of_the_process_that_asks_nvml(tmp_path: Path, gpu: dict[str, str]) -> None:
     out, told = tmp_path / "out", tmp_path / "pid"
     profiler = start("--out", str(out), "--", sys.executable, "-c", TARGET, str(told), env=gpu)
@@ -173,6 +176,7 @@ def test_a_kill_of_the_process_that_asks_nvml(tmp_path: Path, gpu: dict[str, str
     assert "The process that asks NVML ended with SIGKILL" in printed
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:
     """The limit of a file's size stands for a disk that is full: writes fail from there on."""
 

@@ -6,12 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from tests.profile.calls import call
 from tests.profile.test_trace_journal import driver  # noqa: F401  # a fixture
 
 STANDIN_GPU = {"gpus": [{"name": "Stand-in", "total": 1 << 30, "used": [[0, 1 << 20], [0.2, 64 << 20]]}]}
 
 
+@pytest.mark.slow
 def test_of_a_program_that_knows_nothing(driver: Path, tmp_path: Path) -> None:  # noqa: F811
     standin = str(driver.with_name("libcupti.so"))
     environment = {**os.environ, "STANDIN": standin, "FIRSTTOUCH_LIB_CUPTI": standin, "STANDIN_CUPTI_REPEAT": "0"}
@@ -33,6 +35,7 @@ def test_of_a_program_that_knows_nothing(driver: Path, tmp_path: Path) -> None: 
     assert len(done.stderr.splitlines()) <= 25
 
 
+@pytest.mark.slow
 def test_what_the_trace_takes_from_the_program_is_said_before_it_starts(driver: Path, tmp_path: Path) -> None:  # noqa: F811
     standin = str(driver.with_name("libcupti.so"))
     environment = {**os.environ, "STANDIN": standin, "FIRSTTOUCH_LIB_CUPTI": standin, "FIRSTTOUCH_LIB_CUDA": standin}

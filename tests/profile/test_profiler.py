@@ -28,6 +28,7 @@ MiB = 1 << 20
 
 
 class TestTheTargetDoesNotNotice:
+    @pytest.mark.slow
     def test_output_input_and_exit_status_are_its_own(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
         words = [*COMMAND, "profile", "--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7"]
@@ -168,6 +169,7 @@ def huge_pages_are_there() -> bool:
 
 
 @pytest.mark.parametrize("pages", ["base", "huge"])
+@pytest.mark.slow
 def test_a_ramp(tmp_path: Path, pages: str) -> None:
     if pages == "huge" and not huge_pages_are_there():
         pytest.skip("needs transparent huge pages")
@@ -220,6 +222,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 def test_shared_memory_counts_once_in_pss_and_the_sum_says_so(tmp_path: Path) -> None:
     """Also what was counted for a process before it shared memory with others."""
     program, out = build(tmp_path, "tree", TREE), tmp_path / "out"
@@ -259,6 +262,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 def test_children_of_all_kinds_are_counted(tmp_path: Path) -> None:
     program = build(tmp_path, "children", CHILDREN)
     call("--out", str(tmp_path / "out"), "--", str(program))
@@ -275,6 +279,7 @@ def test_children_of_all_kinds_are_counted(tmp_path: Path) -> None:
     assert all(0 <= p.started <= profile.seconds for p in children), "perf events have the clock of the profile"
 
 
+@pytest.mark.slow
 def test_children_are_found_without_perf_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from firsttouch.profile import profiler
 
@@ -343,6 +348,7 @@ class TestAttached:
         assert profile.end is not None
         assert (profile.end.why, profile.end.still_running) == ("the time was up", 1)
 
+    @pytest.mark.slow
     def test_until_it_ends_and_until_ctrl_c(self, tmp_path: Path) -> None:
         with subprocess.Popen(["sleep", "30"]) as target:
             profiler = start("--pid", str(target.pid), "--out", str(tmp_path / "one"))

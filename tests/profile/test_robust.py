@@ -229,6 +229,7 @@ int main(int count, char **words) {
 """
 
 
+@pytest.mark.slow
 def test_many_processes_are_counted(tmp_path: Path) -> None:
     program = build(tmp_path, "forks", FORKS)
     done = call("--out", str(tmp_path / "out"), "--", str(program), "1000", "8")

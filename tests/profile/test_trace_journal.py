@@ -109,6 +109,7 @@ def ended(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: f"{end.n}-{end.how}")
+@pytest.mark.slow
 def test_every_record_arrives_once(ended: Ended, end: End):
     folder, output = ended[end]
     check(only_journal(folder), end.n, end.m, *map(float, output.split()))

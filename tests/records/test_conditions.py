@@ -8,7 +8,7 @@ import msgspec
 from tests.experiments.fake_records import KIB, MIB, a_record
 
 from firsttouch.records.conditions import MOST_GROUPS, under_conditions
-from firsttouch.records.findings import Claim, Finding, compare, extremes, finding
+from firsttouch.records.findings import Claim, Finding, compare_medians, extremes, finding
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.sentences import sentences
 
@@ -23,7 +23,7 @@ def a_load(ns: float, stride: int, **factors: Scalar) -> Record:
 def slowest(records: Sequence[Record]) -> list[Finding]:
     """As docs/examples/stride.py finds it, without a thought of other factors."""
     fast, slow = extremes(records)
-    return [finding(SLOWEST, slow, comparison=compare(slow, fast))]
+    return [finding(SLOWEST, slow, comparison=compare_medians(slow, fast))]
 
 
 def said(records: Sequence[Record], *known: str) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_record_is_not_compared_with_itself() -> None:
 
     def find(records: Sequence[Record]) -> list[Finding]:
         fast, slow = extremes(records)
-        return [finding(unnamed, slow, comparison=compare(slow, fast))]
+        return [finding(unnamed, slow, comparison=compare_medians(slow, fast))]
 
     assert under_conditions(find, rows) == []
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from firsttouch.records.findings import compare, points_are_apart
+from firsttouch.records.findings import compare_medians, points_are_apart
 from firsttouch.records.predictions import ratio_bounds
 from firsttouch.records.schema import SCHEMA, Modelled, PredictedTerm, Record, Summary
 
@@ -36,7 +36,7 @@ def test_what_both_rest_on_is_at_one_place_of_its_range():
     assert slower.summary is not None
     assert faster.summary.ci_high > slower.summary.ci_low  # the intervals overlap
     assert points_are_apart(faster, slower)
-    assert compare(slower, faster).is_clear
+    assert compare_medians(slower, faster).is_clear
     low, high = ratio_bounds(slower, faster) or (0.0, 0.0)
     assert (low, high) == pytest.approx(((200 + 50) / (200 + 30), (50 + 70) / (50 + 10)))
 

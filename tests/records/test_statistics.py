@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from firsttouch.records.findings import Quantity, compare
+from firsttouch.records.findings import Quantity, compare_medians
 from firsttouch.records.schema import SCHEMA, Record, Summary
 from firsttouch.records.statistics import distinct, group_by, measured, varying
 
@@ -21,7 +21,7 @@ def record(median=1.0, status="ok", verified=True, summary=summary, **factors):
 
 def test_clearly_different_only_when_intervals_separate():
     def compared(mine, other):
-        return compare(Quantity(mine.median, "ns", mine.ci_low, mine.ci_high), record(summary=other))
+        return compare_medians(Quantity(mine.median, "ns", mine.ci_low, mine.ci_high), record(summary=other))
 
     found = compared(summary(50), summary(100))
     assert found.is_clear

@@ -113,11 +113,15 @@ class Browser:
         return done["result"].get("value")
 
     def middle(self, element: str) -> tuple[float, float]:
-        """The middle of an element, which is brought into view. element: an expression."""
-        box = self.run(
+        """The middle of an element, which is brought into view, once it stays there. element: an expression."""
+        script = (
             f"(e => {{ e.scrollIntoView({{block: 'center'}}); const b = e.getBoundingClientRect();"
             f" return [b.x + b.width / 2, b.y + b.height / 2]; }})({element})"
         )
+        before, box = None, self.run(script)
+        while box != before:
+            time.sleep(0.02)
+            before, box = box, self.run(script)
         return box[0], box[1]
 
     def hover(self, element: str) -> None:

@@ -17,6 +17,7 @@ def test_the_check_detects_violations(browser, tmp_path):
 
 
 @pytest.mark.parametrize("fixture", ["page", "hostile_page"])
+@pytest.mark.slow
 def test_the_page_is_self_contained_and_logs_nothing(fixture, browser, request, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(request.getfixturevalue(fixture))
@@ -28,6 +29,7 @@ def test_the_page_is_self_contained_and_logs_nothing(fixture, browser, request, 
 
 @pytest.mark.parametrize("fixture", ["page", "hostile_page"])
 @pytest.mark.parametrize("width", [365, 1200])
+@pytest.mark.slow
 def test_the_page_never_scrolls_sideways(fixture, width, browser, request, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(request.getfixturevalue(fixture))

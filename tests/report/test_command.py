@@ -29,6 +29,7 @@ def few():
     return results
 
 
+@pytest.mark.slow
 def test_a_process_writes_the_report_into_the_results_directory(write):
     directory = write(few())
     result = call("report", directory, drawn_by_process=True)
@@ -117,6 +118,7 @@ def test_hostile_results_create_no_files_elsewhere_and_no_formulas(write, tmp_pa
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") for name in made)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_page(write):
     directory = write(few())
     (directory / "report.html").write_text("old")

@@ -10,7 +10,7 @@ import pytest
 from browser import CHROMIUM
 from tests.comparison.runs import RESULTS, another_run, copy, slower
 
-from firsttouch.comparison.compare import compare
+from firsttouch.comparison.compare import compare_results
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report import comparison as pages
 
@@ -28,7 +28,7 @@ def specs_of(monkeypatch: pytest.MonkeyPatch, *sides: str) -> tuple[str, list[di
 
     monkeypatch.setattr(pages, "to_svgs", keep)
     monkeypatch.setattr(pages, "_drawings", lambda *_: [])
-    return pages.render(compare(list(sides)), reportable_experiments()), drawn
+    return pages.render(compare_results(list(sides)), reportable_experiments()), drawn
 
 
 def rows(spec: dict, kind: str = "whole") -> list[dict]:
@@ -69,11 +69,12 @@ def test_conditions_are_above_the_answer(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
+@pytest.mark.slow
 def test_a_large_comparison_has_few_screens_and_fits_a_phone(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "_drawings", lambda *_: [])  # they are in closed parts
     sides = [str(RESULTS / "h200-standard"), str(RESULTS / "h200-standard-2")]
     path = tmp_path / "compare.html"
-    path.write_text(pages.render(compare(sides, 0.05), reportable_experiments()))
+    path.write_text(pages.render(compare_results(sides, 0.05), reportable_experiments()))
     root = "document.documentElement"
     browser.open(path, width=1280, height=800)
     assert browser.run("document.querySelectorAll('#ratios svg').length") == 2

@@ -9,7 +9,7 @@ import pytest
 from tests.calls import call
 
 from firsttouch.advice import advisor
-from firsttouch.comparison.compare import compare
+from firsttouch.comparison.compare import compare_results
 from firsttouch.comparison.words import notes, what_to_type
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results
@@ -56,7 +56,7 @@ def test_page_and_terminal_say_it(tmp_path: Path) -> None:
 
 
 def test_a_comparison_says_it_and_repeats_the_call_as_it_was(directory: Path) -> None:
-    comparison = compare([str(directory), str(RESULTS)])
+    comparison = compare_results([str(directory), str(RESULTS)])
     assert f"Most points were {EQUAL}." in notes(comparison)
     comparison.sides[1].runs[0].conditions["run.equal GPUs"] = "most points were measured on cuda:0, for 7 equal GPUs"
     assert f"{comparison.names[0].rpartition('/')[2]}: most points were {EQUAL}." in notes(comparison)

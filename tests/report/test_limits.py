@@ -66,6 +66,7 @@ def specs(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_figure_has_at_most_eight_series(specs: list[dict[str, Any]]) -> None:
     for spec in specs:
         rows = [row for row in spec["datasets"]["rows"] if row["kind"] in ("point", "segment")]
@@ -89,6 +90,7 @@ def axes_of(part: object) -> Iterator[tuple[str, bool]]:
         yield title, "labelExpr" in (part.get("axis") or part.get("legend"))
 
 
+@pytest.mark.slow
 def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
     """On its labels or in its title, unless it counts something or is a ratio, as its title says."""
     titles = {axis for spec in specs for axis in axes_of({**spec, "datasets": None, "usermeta": None, "config": None})}

@@ -183,6 +183,7 @@ def test_hostile_numbers_are_drawn(tmp_path):
     assert "<svg" in page_of(tmp_path, rows)
 
 
+@pytest.mark.slow
 def test_a_day_with_many_processes_and_phases_stays_small(tmp_path):
     rows = [[4 + 3.6 * i, (i * 7919 % 1000) * MiB, i, 0, 1] for i in range(24_000)]
     lines = [s.Samples(of="total", columns=["resident", "minor", "major", "processes"], rows=rows)]
@@ -241,6 +242,7 @@ def test_several_profiles_need_a_name_for_their_page(tmp_path):
 # ----------------------------------------------------------------------------------------------------------- command
 
 
+@pytest.mark.slow
 def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
     directory = write(tmp_path / "p", gpus=[gpu()])
     done = call("report", directory, drawn_by_process=True)

@@ -51,6 +51,7 @@ def test_migration_is_counted_over_its_passes_and_not_with_events(tmp_path: Path
     assert record.counters["hw_kernels"] == 3
 
 
+@pytest.mark.slow
 def test_an_application_is_counted_by_iteration(tmp_path: Path, tool: dict[str, str]) -> None:
     words = ["--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--device", "hip:0", "--counters", "--json"]
     done = call("app", "srad", *words, "--out", tmp_path / "out", **tool)

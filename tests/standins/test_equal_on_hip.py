@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from tests.calls import call
 
 from firsttouch import experiments
@@ -31,6 +32,7 @@ def counts(records: Sequence[Record]) -> list[tuple[str, int]]:
 ONE_FOR_ALL = [("hip:0", 1), ("hip:0", 2), ("hip:1", 1), ("hip:2", 1)]
 
 
+@pytest.mark.slow
 def test_one_of_equal_gpus_is_measured_for_all_unless_others_are_named(tmp_path: Path) -> None:
     records, said = run(tmp_path / "out")
     assert counts(records) == ONE_FOR_ALL
@@ -42,6 +44,7 @@ def test_one_of_equal_gpus_is_measured_for_all_unless_others_are_named(tmp_path:
     assert records[-1].stands_for == []
 
 
+@pytest.mark.slow
 def test_where_the_first_differs_the_next_stands_for_the_rest(tmp_path: Path) -> None:
     records, said = run(tmp_path / "out", SLOW_GPU="hip:0")
     assert "hip:1 and hip:2 differ from hip:0: headline 10 GB/s, not 5 GB/s" in said

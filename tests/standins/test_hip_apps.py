@@ -73,6 +73,7 @@ def test_every_strategy_is_verified_or_skipped_with_a_reason(
             assert REASONS[strategy] in record.reason
 
 
+@pytest.mark.slow
 def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tmp_path: Path) -> None:
     names = [w for s in sorted(ALWAYS) if s.startswith("managed") for w in ("--strategy", s)]
     options = ("--size", "tiny", "--repeat", "1")
@@ -208,6 +209,7 @@ SHORT = ("--repeat", "1", "--iterations", "1")
 
 
 @pytest.mark.parametrize("xnack", matrix(["0", "1"], 1))
+@pytest.mark.slow
 def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: str, tmp_path: Path) -> None:
     options = [w for s in ("explicit", "managed", "managed+both", "pinned") for w in ("--strategy", s)]
     options += [*SHORT, "--size", "18MiB", "--oversubscribe", "1.5", "--allow-oversubscription"]
@@ -224,6 +226,7 @@ def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: st
         assert record.counter("ratio_reached") == pytest.approx(1.5, rel=0.001)
 
 
+@pytest.mark.slow
 def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unless_allowed(tmp_path: Path) -> None:
     """A ratio leaves the same bytes free under every strategy, with permission or without."""
     options = [w for s in ("explicit", "managed", "pinned") for w in ("--strategy", s)]
@@ -245,6 +248,7 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
             assert ("--allow-oversubscription" in record.reason) == (strategy == "managed")
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_ratio_is_measured_before_the_ballast(tmp_path: Path) -> None:
     options = [w for s in ("managed", "pinned") for w in ("--strategy", s)]
     options += [*SHORT, "--size", "18MiB", "--set", "peak=measured", "--oversubscribe", "1.25"]
@@ -268,6 +272,7 @@ def test_the_peak_of_a_ratio_is_measured_before_the_ballast(tmp_path: Path) -> N
         2,
     ),
 )
+@pytest.mark.slow
 def test_oversubscribed_runs_by_tiles_and_by_managed_memory_where_that_is_allowed(
     settings: dict[str, str], strategies: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -285,6 +290,7 @@ def test_oversubscribed_runs_by_tiles_and_by_managed_memory_where_that_is_allowe
         assert results["managed"].counter("free_beside_ballast_bytes") == pytest.approx(24 * 2**20, rel=0.001)
 
 
+@pytest.mark.slow
 def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ OUT_OF_ARRAY = "GROUP_KERNEL wrong(GLOBAL float* x, ulong n) { SHARED float s[24
         1,
     ),
 )
+@pytest.mark.slow
 def test_an_invalid_kernel_aborts_the_process(
     kernel: str, message: str, tmp_path: Path, sanitized: dict[str, str]
 ) -> None:

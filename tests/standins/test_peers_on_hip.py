@@ -133,6 +133,7 @@ def copy(out: Path, *options: str, peers: str = "self,hip:1", status: int = 0, *
     return list(load_results(out).records)
 
 
+@pytest.mark.slow
 def test_each_of_two_devices_copies_its_own_memory_or_one_copies_both_ways(tmp_path: Path) -> None:
     """Access is opened both ways, unless --set says that only the device that copies has it."""
     engines, refused = ("copy-engine", "kernel"), "hipDeviceCanAccessPeer: hip:1 has no peer access to hip:0"

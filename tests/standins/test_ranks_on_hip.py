@@ -85,6 +85,7 @@ EACH, ONE = ("1,2,3,4", "2,3,4") if EXHAUSTIVE else ("1,4", "3")  # tests below 
 """The numbers of devices that have a process each, and that have one process."""
 
 
+@pytest.mark.slow
 def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
     rows = collectives(tmp_path / "out", "--ranks", "4", "--set", f"ranks={EACH}", "--set", "interface=xccl",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
@@ -99,6 +100,7 @@ def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, 
         assert ("bus_gbs" in row.counters) == (row.count("ranks") > 1)
 
 
+@pytest.mark.slow
 def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
     rows = collectives(tmp_path / "out", "--ranks", "4", "--set", f"ranks={ONE}", "--set", "processes=one",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
@@ -121,6 +123,7 @@ def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path:
     assert found["all-gather", 3, 70000].counters["block_bytes"] == 23332
 
 
+@pytest.mark.slow
 def test_an_rccl_without_an_all_to_all_of_its_own(tmp_path: Path) -> None:
     library = str(standin.build("rccl_on_host", without="ncclAllToAll"))
     rows = collectives(tmp_path / "out", "--ranks", "3", "--set", "ranks=3", "--set", "processes=each,one",
@@ -134,6 +137,7 @@ RECEIVERS = {0: {*OPERATIONS} - {"broadcast"}, 1: {*OPERATIONS} - {"reduce"}}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.slow
 def test_a_number_that_rccl_changes_is_found_in_every_operation(
     tmp_path: Path, rccl: dict[str, str], rank: int
 ) -> None:
@@ -181,6 +185,7 @@ def run_rccl(
     return load_results(out).records
 
 
+@pytest.mark.slow
 def test_rccl_between_devices_and_of_a_rank_to_itself(tmp_path: Path, rccl: dict[str, str]) -> None:
     """Without MPI: these ranks need no launcher, and two GPUs need no option."""
     rows = run_rccl(tmp_path / "out", "--set", "size=1,70001", **rccl)
@@ -206,6 +211,7 @@ def test_one_rank_sends_to_itself_alone(tmp_path: Path, rccl: dict[str, str]) ->
     assert [f.claim.id for f in found] == ["p2p-message.itself"]
 
 
+@pytest.mark.slow
 def test_large_messages_are_queued_back_to_back_too(tmp_path: Path, rccl: dict[str, str]) -> None:
     """20, of which 256 MiB would be 16, or as many as are quick enough; the last window is compared."""
     chosen = ["interface=xccl", "peer=hip:1", "source=device", "target=device", "size=16MiB"]
@@ -218,6 +224,7 @@ def test_large_messages_are_queued_back_to_back_too(tmp_path: Path, rccl: dict[s
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.slow
 def test_a_byte_that_rccl_changes_is_found(tmp_path: Path, rccl: dict[str, str], rank: int) -> None:
     rows = run_rccl(tmp_path / "out", "--set", "size=1,64KiB", "--set", "peer=hip:1", devices=["hip:0"], status=3,
                     STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
@@ -240,14 +247,17 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory, library: Path, cache: 
     return Misbehaving(Mpi("no MPI", UNDRAWN), out, ("hip:0", "hip:1"), ENDS, settings)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_rank_with_rccl_ends_its_point_alone(misbehaving: Misbehaving) -> None:
     misbehaving.check_ends()
 
 
+@pytest.mark.slow
 def test_a_rank_with_rccl_that_takes_too_much_memory_is_named(misbehaving: Misbehaving) -> None:
     misbehaving.check_memory()
 
 
+@pytest.mark.slow
 def test_a_rank_with_rccl_that_never_says_hello(misbehaving: Misbehaving) -> None:
     misbehaving.check_late()
 
@@ -269,6 +279,7 @@ def test_a_byte_that_the_library_changes_is_found(
         assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
 
 
+@pytest.mark.slow
 def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str]) -> None:
     counts = (1, 2, 4) if EXHAUSTIVE else (1, 3)
     words = ["app", "halo", "transport", "--device", "hip:0", "--size", "tiny", "--strategy", "explicit",

@@ -42,6 +42,7 @@ def test_what_is_used_only_if_it_is_named_is_a_variant_of_an_allocator() -> None
         ]
     ),
 )
+@pytest.mark.slow
 def test_each_is_verified_or_skipped_with_the_reason(
     names: list[str], settings: dict[str, str], in_place: bool, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from tests.schemas import assert_valid
 
 from firsttouch.cli import compare as cli
 from firsttouch.comparison import runs
-from firsttouch.comparison.compare import ResultsComparison, compare
+from firsttouch.comparison.compare import ResultsComparison, compare_results
 from firsttouch.comparison.differences import CANNOT_TELL, SAME
 from firsttouch.comparison.words import phase_answers
 from firsttouch.engine.work_kinds import reportable_experiments
@@ -62,7 +62,7 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = sides(tmp_path, 10, "allocate", "free")
-    comparison = compare([before, after])
+    comparison = compare_results([before, after])
     assert named(comparison) == {"allocate", "free"}
     assert comparison.phases is not None
     ratios = [g.ratio for g in comparison.phases.groups if g.differs]
@@ -81,7 +81,7 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
 
 
 def test_a_phase_that_is_a_small_part_of_the_run_is_in_no_sentence(tmp_path: Path) -> None:
-    comparison = compare(sides(tmp_path, 1.5, "readback"))
+    comparison = compare_results(sides(tmp_path, 1.5, "readback"))
     (sentence,) = phase_answers(comparison)
     assert named(comparison) == {"readback"}
     assert comparison.phases is not None
@@ -91,7 +91,7 @@ def test_a_phase_that_is_a_small_part_of_the_run_is_in_no_sentence(tmp_path: Pat
 
 
 def test_one_run_a_side_cannot_tell_phases_either(tmp_path: Path) -> None:
-    comparison = compare(sides(tmp_path, 10, "free", number=1))
+    comparison = compare_results(sides(tmp_path, 10, "free", number=1))
     assert comparison.phases is not None
     counts = {g.experiment.partition(": ")[2]: set(g.counts) for g in comparison.phases.groups if g.points > 2}
     assert counts["free"] == {CANNOT_TELL}
@@ -102,7 +102,7 @@ def test_one_run_a_side_cannot_tell_phases_either(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spread", [0.05, 0.2, 0.6])
 def test_phases_of_equal_sides_hardly_differ(spread: float, tmp_path: Path) -> None:
-    comparison = compare(sides(tmp_path, 1, spread=spread))
+    comparison = compare_results(sides(tmp_path, 1, spread=spread))
     assert comparison.phases is not None
     points = comparison.phases.differences.points
     assert len(points) > 100
@@ -113,9 +113,9 @@ def test_phases_of_equal_sides_hardly_differ(spread: float, tmp_path: Path) -> N
 def test_phases_change_nothing_of_the_other_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither verdicts nor intervals, which hold for all experiments together, nor what --fail-over names."""
     specs = sides(tmp_path, 10, "free")
-    comparison = compare(specs, limit=0.05)
+    comparison = compare_results(specs, limit=0.05)
     monkeypatch.setattr(runs, "_phases", lambda record: ())
-    without = compare(specs, limit=0.05)
+    without = compare_results(specs, limit=0.05)
     assert without.phases is None
     assert comparison.differences.groups == without.differences.groups
     assert comparison.regressions == without.regressions
@@ -130,7 +130,7 @@ def test_applications_with_other_inputs_are_not_compared(tmp_path: Path, capsys:
             scale(record, 4)
 
     one, other = copy(tmp_path / "one", source=APPS), copy(tmp_path / "other", grown, source=APPS)
-    comparison = compare([one, other])
+    comparison = compare_results([one, other])
     points = {json.loads(d.column.factors)["app"] for group in comparison.groups for d in comparison.points_of(group)}
     assert points
     assert "pathfinder" not in points

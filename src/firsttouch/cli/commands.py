@@ -305,10 +305,10 @@ class Compared:
 
 def compare(sides: Sequence[str], limit: float | None, out: Path | None = None) -> CommandResult[Compared]:
     """A failure of the renderer does not lose the comparison."""
-    from firsttouch.comparison.compare import compare
+    from firsttouch.comparison.compare import compare_results
     from firsttouch.engine.reporting import NotDrawn, draw_comparison
 
-    comparison, page, not_drawn = compare(sides, limit), None, ""
+    comparison, page, not_drawn = compare_results(sides, limit), None, ""
     if out is not None:
         try:
             page = draw_comparison(sides, out, limit)

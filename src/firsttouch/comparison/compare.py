@@ -97,7 +97,7 @@ class ResultsComparison:
         return 1 if self.unreadable or self.regressions else 0
 
 
-def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparison:
+def compare_results(specs: Sequence[str], limit: float | None = None) -> ResultsComparison:
     """Compares what `specs` name: each a directory, or several of one machine joined by commas.
 
     limit: the fraction by which a side may be worse; what exceeds it becomes a regression.

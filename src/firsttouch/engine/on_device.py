@@ -79,6 +79,8 @@ class ExperimentOnDevice:
     _own_values: dict[str, Sequence[Scalar]] = field(default_factory=dict, init=False)
     """Of the factors in `chosen`, the values without --set."""
     _measured_by_preset: dict[tuple[tuple[str, Scalar], ...], bool] = field(default_factory=dict, init=False)
+    _usual_with_own: dict[tuple[Scalar, ...], bool] = field(default_factory=dict, init=False)
+    """Whether the preset measures a point with the values without --set, by the values of the other factors."""
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
@@ -197,13 +199,20 @@ class ExperimentOnDevice:
     def _candidates(self) -> Iterator[Candidate]:
         """All combinations of the factors' values, without those for which an equal device or pair stands."""
         names = [f.name for f in self.factors]
+        roles: dict[Scalar, tuple[bool, bool]] = {}
         for values in itertools.product(*(f.values for f in self.factors)):
             factors = Factors(zip(names, values, strict=True))
-            if not self.sisters.has(self.device.name, factors):
+            if (peer := factors.get(PEER)) not in roles:
+                roles[peer] = (
+                    self.sisters.has(self.device.name, factors),
+                    self.sisters.leads(self.device.name, factors),
+                )
+            is_planned, leads = roles[peer]
+            if not is_planned:
                 self.refused[_MANY] = ["pairs that are not of each with the next"]
                 continue
             candidate = self._candidate(factors)
-            if self.sisters.leads(self.device.name, factors) or on_each(candidate):
+            if leads or on_each(candidate):
                 yield candidate
 
     def _check_count(self) -> None:
@@ -283,7 +292,7 @@ class ExperimentOnDevice:
 
     def _chosen_values(self, factors: Factors) -> tuple[Scalar, ...]:
         """The values of those factors that were given with --set."""
-        return tuple(value for name, value in factors.items() if name in self.chosen)
+        return tuple([value for name, value in factors.items() if name in self.chosen]) if self.chosen else ()
 
     def _choice_in_words(self, choice: tuple[Scalar, ...]) -> str:
         names = [f.name for f in self.factors if f.name in self.chosen]
@@ -313,11 +322,18 @@ class ExperimentOnDevice:
 
     def _is_usual(self, factors: Factors) -> bool:
         """Whether the preset measures a point that differs in factors of --set only."""
-        own_values = {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
-        alternatives = (
-            factors | dict(zip(own_values, v, strict=True)) for v in itertools.product(*own_values.values())
+        others = tuple(value for name, value in factors.items() if name not in self.chosen)
+        if others not in self._usual_with_own:
+            own_values = {name: self._own_values[name] for name in factors if name in self.chosen}
+            self._usual_with_own[others] = self._is_any_measured(factors, own_values)
+        return self._usual_with_own[others] or self._is_any_measured(
+            factors, {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
         )
-        return any(self._is_measured(Factors(alternative)) for alternative in alternatives)
+
+    def _is_any_measured(self, factors: Factors, values: Mapping[str, Sequence[Scalar]]) -> bool:
+        """Whether the preset measures a point that differs in some factors only, which have one of some values."""
+        alternatives = (factors | dict(zip(values, v, strict=True)) for v in itertools.product(*values.values()))
+        return any(map(self._is_measured, alternatives))
 
     def _is_measured(self, factors: Factors) -> bool:
         key = tuple(factors.items())

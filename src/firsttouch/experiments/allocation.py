@@ -22,7 +22,7 @@ from firsttouch.records.findings import (
     Finding,
     are_alike,
     are_apart,
-    compare,
+    compare_medians,
     extremes,
     finding,
     number,
@@ -248,7 +248,7 @@ def _allocation_comparisons(rows: Sequence[Record]) -> list[Finding]:
     if len(rows) < 2:
         return [finding(SINGLE, row) for row in rows]
     cheapest, most_expensive = extremes(rows)
-    comparison = compare(most_expensive, cheapest)
+    comparison = compare_medians(most_expensive, cheapest)
     if comparison.is_clear:
         return _extreme_findings(RANGE, rows)
     return [finding(ALIKE if are_alike(map(quantity, rows)) else UNTOLD, most_expensive, comparison=comparison)]
@@ -273,13 +273,13 @@ def _free_comparisons(rows: Sequence[Record]) -> list[Finding]:
     if len(rows) < 2:
         return []
     cheapest, most_expensive = extremes(rows)
-    return _extreme_findings(FREE_RANGE, rows) if compare(most_expensive, cheapest).is_clear else []
+    return _extreme_findings(FREE_RANGE, rows) if compare_medians(most_expensive, cheapest).is_clear else []
 
 
 def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[Finding]:
     """The free that takes longest in relation to the allocation of the same block, if it clearly takes longer."""
     pairs = [
-        (free, compare(free, allocate))
+        (free, compare_medians(free, allocate))
         for free in freed
         for allocate in allocated
         if {**free.factors, "call": "allocate"} == allocate.factors

@@ -25,7 +25,7 @@ from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocat
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Heat, Line
-from firsttouch.records.findings import EVERY, Claim, Finding, Quantity, compare, counter, finding
+from firsttouch.records.findings import EVERY, Claim, Finding, Quantity, compare_medians, counter, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import median_of
 from firsttouch.records.text import count
@@ -288,7 +288,7 @@ def _single_agent_findings(records: Sequence[Record], agent: str) -> list[Findin
     threads = f"{agent}_threads"
     if not single or best.factors["elements"] == 1:
         return [finding(ALONE, best, agent=agent, threads=best.factors[threads])]
-    comparison = compare(best, max(single, key=median_of))
+    comparison = compare_medians(best, max(single, key=median_of))
     conditions = {**comparison.conditions, "threads": comparison.conditions[threads]}
     comparison = replace(comparison, conditions=conditions)
     return [finding(ALONE_AND_CONTENDED, best, comparison=comparison, agent=agent, threads=best.factors[threads])]

@@ -28,7 +28,7 @@ from firsttouch.machine.allocators.properties import is_main_of_device
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Line, Table
-from firsttouch.records.findings import Claim, Finding, are_alike, compare, finding, quantity
+from firsttouch.records.findings import Claim, Finding, are_alike, compare_medians, finding, quantity
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.records.statistics import distinct, group_by, measured, median_of
@@ -378,7 +378,7 @@ def _other_memory_findings(records: Sequence[Record]) -> list[Finding]:
     findings = []
     for rows in group_by(compared, "allocator", "pattern").values():
         most = max(rows, key=lambda r: r.counter("over_device"))
-        if (comparison := compare(most, base[key_of(most, "allocator")])).is_clear:
+        if (comparison := compare_medians(most, base[key_of(most, "allocator")])).is_clear:
             claim = ONE_ENTRY if most.factors["pattern"] == "one" else PASSES
             entries = "every second entry" if most.factors["pattern"] == "single-pass-even" else "all entries"
             if apart := most.count("padding"):
@@ -417,7 +417,7 @@ def _compare_line_sharing(records: Sequence[Record], line: int, largest: str, cl
     if not pairs:
         return []
     near, apart = max(pairs, key=lambda pair: pair[0].count(largest))
-    comparison = compare(near, apart)
+    comparison = compare_medians(near, apart)
     slower, faster, alike, untold = claims
     if comparison.is_clear:
         claim = slower if comparison.ratio.value > 1 else faster

@@ -25,7 +25,7 @@ from firsttouch.records.findings import (
     are_alike,
     are_apart,
     at_largest,
-    compare,
+    compare_medians,
     finding,
     quantity,
     ratio_of,
@@ -266,7 +266,7 @@ def _describe_rivals(records: Sequence[Record], best: Record, value_of: Callable
 
 
 def _speedup_finding(record: Record, in_turns: Record) -> Finding:
-    comparison, speedup = compare(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
+    comparison, speedup = compare_medians(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
     claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
     memory, division, details = _memory(record), _division(record), {"speedup": speedup}
     return finding(claim, record, comparison=comparison, details=details, memory=memory, division=division)

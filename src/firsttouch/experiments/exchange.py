@@ -20,7 +20,7 @@ from firsttouch.machine.allocators.properties import (
 from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.figures import Bar, Line
-from firsttouch.records.findings import Claim, Finding, are_alike, compare, extremes, finding, quantity
+from firsttouch.records.findings import Claim, Finding, are_alike, compare_medians, extremes, finding, quantity
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import group_by
 from firsttouch.workers.session import Session
@@ -279,7 +279,7 @@ def _method_findings(records: Sequence[Record]) -> list[Finding]:
     findings = []
     for same in compared:
         fastest, slowest = extremes(same)
-        comparison = compare(slowest, fastest)
+        comparison = compare_medians(slowest, fastest)
         if comparison.is_clear:
             findings.append(finding(METHOD, slowest, comparison=comparison))
         else:
@@ -292,7 +292,7 @@ def _factor_finding(claim: Claim, records: Sequence[Record], name: str, usual: S
     changes = []
     for same in _groups_alike([r for r in records if r.factors.get("method") == "shared"], name):
         beside = next((r for r in same if r.factors.get(name) == usual), None)
-        compared = [(r, compare(r, beside)) for r in same if beside is not None and r is not beside]
+        compared = [(r, compare_medians(r, beside)) for r in same if beside is not None and r is not beside]
         changes += [(r, c) for r, c in compared if c.is_clear]
     if not changes:
         return []

@@ -39,7 +39,7 @@ from firsttouch.records.findings import (
     Finding,
     Quantity,
     are_alike,
-    compare,
+    compare_medians,
     extremes,
     finding,
     quantity,
@@ -207,7 +207,7 @@ class FaultCount(Experiment):
         if not rows:
             return []
         fewest, most = extremes(rows)
-        comparison = compare(most, fewest)
+        comparison = compare_medians(most, fewest)
         if not comparison.is_clear or comparison.ratio.value < CLEAR_RATIO:
             medians = [median_of(r) for r in rows]
             claim = ALIKE if are_alike(map(quantity, rows)) else UNTOLD

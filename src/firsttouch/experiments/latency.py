@@ -44,7 +44,7 @@ from firsttouch.machine.allocators.properties import is_common, is_plain_host
 from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime, PriceSource
 from firsttouch.records.figures import Line
-from firsttouch.records.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding
+from firsttouch.records.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare_medians, extremes, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import group_by
 from firsttouch.workers.session import Session
@@ -227,7 +227,7 @@ def _slowest_findings(
     if not mine or slowest in mine:
         return []
     alike = [r for r in at if r.factors["agent"] == slowest.factors["agent"]]
-    named, comparison = tied((r for r in alike if r not in mine), slowest), compare(slowest, mine[0])
+    named, comparison = tied((r for r in alike if r not in mine), slowest), compare_medians(slowest, mine[0])
     if not comparison.is_clear or comparison.ratio.value <= CLEAR_RATIO:
         return []
     unclear = rivals(alike, slowest, "allocator")

@@ -25,7 +25,7 @@ from firsttouch.machine.allocators.properties import allows_concurrent_parts
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Line
-from firsttouch.records.findings import Claim, Finding, Quantity, compare, finding, lowest
+from firsttouch.records.findings import Claim, Finding, Quantity, compare_medians, finding, lowest
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import group_by
 from firsttouch.workers.session import Session
@@ -237,8 +237,8 @@ class Locking(Experiment):
             for r in agent_rows
             if r.factors["allocator"] == fastest.factors["allocator"]
         ]
-        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same_memory]
-        if (comparison := compare(slowest, fastest)).is_clear:
+        findings += [finding(ALONE, r, comparison=compare_medians(r, fastest)) for r in same_memory]
+        if (comparison := compare_medians(slowest, fastest)).is_clear:
             findings.append(finding(SLOWEST, slowest, comparison=comparison))
         return [*findings, *_findings_with_most_outside(usual, fastest), *_group_findings(records)]
 
@@ -288,7 +288,7 @@ def _findings_with_most_outside(records: Sequence[Record], fastest: Record) -> l
     same = [r for r in rows if r.factors["allocator"] == fastest.factors["allocator"]]
     if not same or most == fastest.count("outside"):
         return []
-    comparison = compare(rows[0], same[0])
+    comparison = compare_medians(rows[0], same[0])
     return [finding(MANY_OUTSIDE, rows[0], comparison=comparison)] if comparison.is_clear else []
 
 
@@ -308,7 +308,7 @@ def _group_findings(records: Sequence[Record]) -> list[Finding]:
     if not pairs:
         return []
     most, ungrouped = max(pairs, key=lambda pair: _group_threads(pair[0]))
-    comparison = compare(most, ungrouped)
+    comparison = compare_medians(most, ungrouped)
     return [finding(IN_GROUPS, most, comparison=comparison)] if comparison.is_clear else []
 
 

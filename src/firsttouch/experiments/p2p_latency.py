@@ -31,7 +31,7 @@ from firsttouch.model.micro import loads
 from firsttouch.records.alike import Alikeness, alikeness
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Heat, Line
-from firsttouch.records.findings import Claim, Comparison, Finding, compare, extremes, finding
+from firsttouch.records.findings import Claim, Comparison, Finding, compare_medians, extremes, finding
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
 from firsttouch.workers.session import Session
 
@@ -120,10 +120,10 @@ def _findings_of_kind(records: Sequence[Record]) -> list[Finding]:
         return [_equal_pairs_finding(alikeness_of_pairs, records)]
     nearest, farthest = extremes(pairs)
     own_memory = own_of(farthest, records)
-    beside = compare(farthest, own_memory) if own_memory else None
+    beside = compare_medians(farthest, own_memory) if own_memory else None
     is_clear = beside is not None and beside.is_clear
     findings = [_pair_finding(FARTHER if is_clear else FARTHEST, farthest, beside if is_clear else None)]
-    if compare(nearest, farthest).is_clear:
+    if compare_medians(nearest, farthest).is_clear:
         findings.append(_pair_finding(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
     return findings
 
@@ -136,7 +136,7 @@ def _equal_pairs_finding(found: Alikeness, records: Sequence[Record]) -> Finding
     text, beside = f"{_ANY} ({equals.text})", None
     if owns:
         own_record = owns.get(id(found.usual), next(iter(owns.values())))
-        beside = compare(found.usual, own_record)
+        beside = compare_medians(found.usual, own_record)
         text += ", {ratio} times as long as from its own ({other_value}, {other_device})" if beside.is_clear else ""
     claim = Claim("p2p-latency.pairs", text, names=PARTIES)
     shown = beside if beside is not None and beside.is_clear else None

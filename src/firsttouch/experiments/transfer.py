@@ -36,7 +36,7 @@ from firsttouch.records.findings import (
     Finding,
     Quantity,
     at_largest,
-    compare,
+    compare_medians,
     counter,
     extremes,
     finding,
@@ -325,7 +325,7 @@ def _fastest_copy_finding(rows: Sequence[Record]) -> Finding:
     alike = next(group for group in groups_apart_from(rows, "allocator", "engine", "size") if best in group)
     peak = extremes(alike)[1]
     rows = [r for r in at_largest(alike) if r.factors["engine"] == best.factors["engine"]]
-    named, comparison, unclear = tied(rows, best), compare(best, peak), rivals(rows, best, "allocator")
+    named, comparison, unclear = tied(rows, best), compare_medians(best, peak), rivals(rows, best, "allocator")
     allocator = names_in(named, "allocator")
     if comparison.is_clear and comparison.ratio.value * CLEAR_RATIO < 1:
         return finding(PEAK, named, comparison=comparison, allocator=allocator, unclear=unclear)

@@ -171,7 +171,7 @@ def ratio_of(a: Quantity, b: Quantity) -> Quantity:
     return Quantity(ratio, "", low_a / high_b, high_a / low_b)
 
 
-def compare(mine: Record | Quantity, against: Record) -> Comparison:
+def compare_medians(mine: Record | Quantity, against: Record) -> Comparison:
     """Compares one record's median, or another value, with the median of `against`."""
     value, reference = mine if isinstance(mine, Quantity) else quantity(mine), quantity(against)
     ratio, apart = ratio_of(value, reference), are_apart(value, reference)

@@ -388,7 +388,10 @@ class DeviceInfo(Stored):
         return next((p for p in self.peers if p.name == name), None)
 
     def allocator(self, name: str) -> AllocatorInfo | None:
-        return next((a for a in self.allocators if a.name == name), None)
+        for allocator in self.allocators:
+            if allocator.name == name:
+                return allocator
+        return None
 
 
 class Library(Stored):

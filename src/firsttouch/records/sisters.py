@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firsttouch.records.findings import compare
+from firsttouch.records.findings import compare_medians
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import PEER, Record
 from firsttouch.records.statistics import median_of
@@ -82,7 +82,7 @@ def _alike(group: Sequence[str], records: Sequence[Record]) -> list[list[str]]:
 
 def _are_apart(a: Record, b: Record) -> bool:
     low, high = sorted(map(median_of, (a, b)))
-    return compare(a, b).is_clear and high >= APART * low > 0
+    return compare_medians(a, b).is_clear and high >= APART * low > 0
 
 
 def _is_own(record: Record) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from firsttouch.base.encoding import encode_json, encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
-from firsttouch.comparison.compare import ResultsComparison, compare
+from firsttouch.comparison.compare import ResultsComparison, compare_results
 from firsttouch.comparison.differences import ExperimentDifference, SideValue
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, with_peer
@@ -285,7 +285,7 @@ def write_comparison(specs: Sequence[str], output: Path, limit: float | None = N
     from firsttouch.engine.work_kinds import reportable_experiments
 
     path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
-    page = render(compare(specs, limit), reportable_experiments())
+    page = render(compare_results(specs, limit), reportable_experiments())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, encode_text(page))

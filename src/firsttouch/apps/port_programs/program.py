@@ -14,7 +14,7 @@ from firsttouch.experiments.contract.common import KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry, Words
 from firsttouch.records.figures import Bar
-from firsttouch.records.findings import Claim, Finding, compare, finding, literal
+from firsttouch.records.findings import Claim, Finding, compare_medians, finding, literal
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.workers.session import Session
 
@@ -140,7 +140,7 @@ class PortProgram(Experiment):
         does = f", which {self.strategy}, takes {{value}}"
         if discrete is None:
             return finding(self._claim(PORTED, does), record)
-        comparison = compare(record, discrete)
+        comparison = compare_medians(record, discrete)
         beside = "{ratio} times as long as" if comparison.is_clear else "not told apart from"
         return finding(
             self._claim(PORTED, f"{does}, {beside} the discrete form's {{other_value}}"), record, comparison=comparison

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from msgspec.structs import replace
@@ -11,8 +10,6 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
 from firsttouch.records.papers.files import read
 from firsttouch.records.schema import Struct
-
-_PARTS = re.compile(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])")
 
 
 class PaperFigure(Struct):
@@ -55,14 +52,3 @@ def figures(search: str | None = None) -> PaperFigures:
     if not chosen:
         raise UsageError(f"no figure or table of the papers has '{search}'; leave --search out to see all")
     return PaperFigures(summary=f"Figures and tables of papers: {len(chosen)}.", figures=chosen)
-
-
-def named_in(text: str) -> set[str]:
-    """'Fig. 3', 'Table I' and so on, of a list such as "Table 2, Fig. 3, 6, 7"."""
-    found, kind = set(), ""
-    for part in _PARTS.findall(text):
-        if part[0].isdigit() or set(part) <= {"I", "V"}:
-            found |= {f"{kind} {part}"} if kind in ("Fig.", "Table") else set()
-        else:
-            kind = part
-    return found

@@ -182,15 +182,6 @@ class Judgement:
         ratios = [(case.ratio(case.pick), case) for case in self.cases if case.pick is not None]
         return sorted(ratios, key=lambda pair: -pair[0])
 
-    @property
-    def mean_ratio(self) -> float:
-        return mean(ratio for ratio, _ in self.picked)
-
-    @property
-    def too_far(self) -> list[Case]:
-        repeated = [c for _, c in self.picked if c.repetitions > 1]
-        return [c for c in repeated if c.pick is not None and c.least_ratio(c.pick) > FAR_OFF]
-
     def within(self, factor: float) -> float:
         return mean(ratio <= factor for ratio, _ in self.picked)
 

@@ -377,10 +377,10 @@ class Experiment:
         return [ReportSection(self.question, records, self.figures, counted=self.counted, source=self.source)]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Candidate:
     """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
-    given with --set.
+    given with --set. found: the values of properties that rules have asked for.
     """
 
     experiment: Experiment
@@ -388,6 +388,7 @@ class Candidate:
     device: DeviceInfo
     preset: Preset
     chosen: AbstractSet[str] = NOTHING
+    found: dict[str, PropertyValue] = field(default_factory=dict, init=False)
 
     @property
     def allocator(self) -> AllocatorInfo | None:

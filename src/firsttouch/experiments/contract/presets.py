@@ -108,7 +108,10 @@ class Not:
 
 def holds(condition: RuleCondition, value: PropertyValue) -> bool:
     if isinstance(condition, tuple):
-        return any(holds(alternative, value) for alternative in condition)
+        for alternative in condition:  # noqa: SIM110  # any() takes three times as long, and plans ask millions of times
+            if holds(alternative, value):
+                return True
+        return False
     return bool(condition(value)) if callable(condition) else condition == value
 
 
@@ -244,15 +247,25 @@ def left_out(candidate: Candidate) -> str:
 
 def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
     """Whether the candidate meets all conditions."""
-    return _Matcher(candidate).meets(conditions)
+    factors, found = candidate.factors, candidate.found
+    for name, condition in conditions.items():
+        if name in factors:
+            value: PropertyValue = factors[name]
+        elif name in found:
+            value = found[name]
+        else:
+            properties = candidate.experiment.properties
+            value = found[name] = (properties[name] if name in properties else PROPERTIES[name])(candidate)
+        if not holds(condition, value):
+            return False
+    return True
 
 
 def _first_reason(candidate: Candidate, *, strict: bool) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
-    matcher = _Matcher(candidate)
     for rule in _rules_of_preset(tuple(candidate.experiment.rules), candidate.preset, strict):
-        if matcher.meets(rule.of):
-            return "" if rule.measured is not None and matcher.meets(rule.measured) else rule.why
+        if meets(candidate, rule.of):
+            return "" if rule.measured is not None and meets(candidate, rule.measured) else rule.why
     return ""
 
 
@@ -260,21 +273,3 @@ def _first_reason(candidate: Candidate, *, strict: bool) -> str:
 def _rules_of_preset(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
     """The strict rules of a preset, or those that are not strict."""
     return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
-
-
-class _Matcher:
-    """The factors of a candidate, and its properties as far as they were asked for."""
-
-    def __init__(self, candidate: Candidate) -> None:
-        self._candidate = candidate
-        self._known: dict[str, PropertyValue] = {**candidate.factors}
-
-    def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
-        known_values = self._known
-        for name, condition in conditions.items():
-            if name not in known_values:
-                properties = self._candidate.experiment.properties
-                known_values[name] = (properties[name] if name in properties else PROPERTIES[name])(self._candidate)
-            if not holds(condition, known_values[name]):
-                return False
-        return True

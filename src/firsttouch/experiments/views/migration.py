@@ -17,7 +17,7 @@ from firsttouch.records.findings import (
     Claim,
     Finding,
     Quantity,
-    compare,
+    compare_medians,
     counter,
     finding,
     number,
@@ -138,7 +138,7 @@ def ratio_findings(records: Sequence[Record]) -> list[Finding]:
         if highest is lowest:
             findings.append(finding(RATIO_TIME, highest, case=case))
         else:
-            comparison = compare(highest, lowest)
+            comparison = compare_medians(highest, lowest)
             claim = RATIO_COMPARED if comparison.is_clear else RATIO_ALIKE
             lower = format_number(ratio_of_record(lowest))
             findings.append(finding(claim, highest, comparison=comparison, case=case, lowest=lower))
@@ -198,7 +198,7 @@ def _speedup_findings(records: Sequence[Record]) -> list[Finding]:
     findings = []
     for record in rows:
         against = base.get(record.text("operation"))
-        if against is not None and (comparison := compare(record, against)).is_clear:
+        if against is not None and (comparison := compare_medians(record, against)).is_clear:
             details = {"speedup": ratio_of(quantity(against), quantity(record))}
             case = str(record.counters["case"])
             findings.append(finding(SPEEDUP, record, comparison=comparison, details=details, case=case))

@@ -12,7 +12,7 @@ from firsttouch.records.findings import (
     Comparison,
     Condition,
     Finding,
-    compare,
+    compare_medians,
     finding,
     number,
     points_are_apart,
@@ -93,8 +93,8 @@ def names_in(records: Sequence[Record], factor: str) -> Condition:
 
 def compare_groups(mine: Record, against: Sequence[Record], by: str) -> Comparison:
     """Compares a record with the first of others that are tied with each other, and names all of them."""
-    comparison = compare(mine, against[0])
-    points = tuple(point for r in against for point in compare(mine, r).points)
+    comparison = compare_medians(mine, against[0])
+    points = tuple(point for r in against for point in compare_medians(mine, r).points)
     return replace(comparison, conditions={**comparison.conditions, by: names_in(against, by)}, points=points)
 
 

@@ -26,7 +26,7 @@ from firsttouch.records.findings import (
     Finding,
     Quantity,
     are_apart,
-    compare,
+    compare_medians,
     extremes,
     finding,
     points_are_apart,
@@ -151,7 +151,7 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
         return ways
     base = next((r for r in rows if strategy(r) == baseline_of(rows)), None)
     return [
-        finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare(r, base))
+        finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare_medians(r, base))
         for r in sorted(rows, key=median_of)
     ]
 
@@ -161,7 +161,7 @@ def _best_run_finding(rows: Sequence[Record]) -> Finding:
     best, worst = extremes(rows)
     if best is worst:
         return finding(ONLY_RUN, best)
-    comparison = compare(best, worst)
+    comparison = compare_medians(best, worst)
     claim = SLOWEST_TOO if comparison.is_clear else BEST_RUN
     unclear = not_told_apart([strategy(r) for r in fastest(rows)[1:]])
     return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies", unclear=unclear)
@@ -219,11 +219,11 @@ def _speed_findings(rows: Sequence[Record], names: Sequence[str]) -> list[Findin
     base = next((r for r in rows if strategy(r) == baseline_of(rows)), first)
     text = (f"with {setting_words}, " if setting_words else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
-    comparison = compare(first, base) if base is not first else None
+    comparison = compare_medians(first, base) if base is not first else None
     claim = Claim(_FASTEST, text, names=(*names, *_KINDS))
     answer = finding(claim, first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     other_runs = sorted((r for r in rows if r not in (first, base)), key=median_of)
-    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in other_runs)]
+    return [answer, *(finding(RELATIVE, r, comparison=compare_medians(r, base)) for r in other_runs)]
 
 
 def _kernel_findings(rows: Sequence[Record]) -> list[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firsttouch.experiments.views.ranking import groups_apart_from
 from firsttouch.records.figures import Bar
-from firsttouch.records.findings import Claim, Finding, compare, counter, extremes, finding, number
+from firsttouch.records.findings import Claim, Finding, compare_medians, counter, extremes, finding, number
 from firsttouch.records.schema import INTERFACE, RANKS, Record
 from firsttouch.records.statistics import group_by, median_of
 from firsttouch.records.text import count
@@ -58,7 +58,7 @@ def findings(records: Sequence[Record]) -> list[Finding]:
     for rows in groups_apart_from(sorted(exchanging, key=lambda r: number(r, RANKS)), INTERFACE, BUFFERS):
         best, worst = extremes(rows)
         part = counter(best, EXCHANGED, "ms")
-        differ = compare(best, worst)
+        differ = compare_medians(best, worst)
         claim = RANGE if differ.is_clear else BEST
         findings.append(finding(claim, best, comparison=differ, details={"exchange": part} if part else {}))
     return findings

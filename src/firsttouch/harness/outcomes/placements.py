@@ -13,7 +13,7 @@ import msgspec
 
 from firsttouch.harness.outcomes.derive import EVENTS, application, is_events_run, strategy
 from firsttouch.program.guidance import ADVICE_OF, PREFETCH_OF
-from firsttouch.records.findings import Claim, Finding, compare, finding, points_are_apart, ratio_of_points
+from firsttouch.records.findings import Claim, Finding, compare_medians, finding, points_are_apart, ratio_of_points
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record
 from firsttouch.records.statistics import measured, median_of
@@ -211,7 +211,7 @@ def of_searches(records: Iterable[Record]) -> list[Finding]:
     for search in begun(records):
         best = search.final[0]
         if is_gain(search, best):
-            findings.append(finding(GAIN, best, comparison=compare(best, search.base), settings=word_of(best)))
+            findings.append(finding(GAIN, best, comparison=compare_medians(best, search.base), settings=word_of(best)))
         else:
             findings.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))
     return findings
