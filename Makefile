@@ -47,9 +47,10 @@ evidence: $(VENV)/.installed  ## recompute the tables of the docs that quote mea
 screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
 	$(VENV)/bin/python docs/figures/screenshots.py
 
-stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
+stub: $(VENV)/.installed  ## regenerate the types: _core.pyi after a change in native/bindings, __init__.pyi of a command
 	$(PIP) install -q ruff
 	$(VENV)/bin/python native/bindings/stub.py
+	$(VENV)/bin/python tests/python_stub.py
 
 codebook: $(VENV)/.installed  ## regenerate src/firsttouch/records/codebook.json after a change in what experiments declare
 	$(VENV)/bin/python tests/codebook.py

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from firsttouch.base.encoding import encode_json
-from firsttouch.cli.schemas import SCHEMAS, json_schema
+from firsttouch.cli import main  # noqa: F401  # which imports all commands
+from firsttouch.cli.schemas import json_schema, schemas
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 
@@ -17,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 def generated() -> dict[str, bytes]:
     """The content of each file by its name."""
     return {f"{name}.schema.json": msgspec.json.format(encode_json(json_schema(name)), indent=1) + b"\n"
-            for name in SCHEMAS}  # fmt: skip
+            for name in schemas()}  # fmt: skip
 
 
 @cache

@@ -20,7 +20,7 @@ def test_every_public_name_is_in_the_reference() -> None:
         missing = [name for name in module.__all__ if not name.startswith("__") and f"## {name}" not in lines]
         assert missing == [], path
     functions, names = pages["reference/python.md"], pages["reference/api.md"]
-    assert "compare(*sides: str | os.PathLike[str], fail_over: float | str | None = None)" in functions
-    assert "what differs between results directories, and by how much" in functions
+    assert "compare(*sides: str | os.PathLike[str], fail_over: float | str | None = None, out: " in functions
+    assert "what is faster or slower, by how much, and which conditions differ" in functions
     assert "### Experiment.skip" in names
     assert "## chase" in pages["reference/probes.md"].splitlines()

@@ -50,6 +50,7 @@ def test_wrong_kernel_is_detected_in_the_last_launch(before: str, after: str) ->
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.slow
 def test_a_large_chip_is_right() -> None:
     assert run_tiny(Hotspot).error == ""
 

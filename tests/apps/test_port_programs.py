@@ -42,6 +42,8 @@ REASONS = {
     ("port-static", "cpu", "naive"): "not observed in 5 runs: a static variable of the host",
 }
 """Why a point is not measured here."""
+BY_CHANCE = {("port-concurrent", "opencl:0", "naive"), ("port-hidden", "opencl:0", "naive")}
+"""Points whose hazard may not show on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +65,14 @@ def test_all_forms_run_or_say_why_not(found: Results) -> None:
     assert len(records) == len(PROGRAMS) * 2 * len(FORMS)
     for key, record in records.items():
         if record.status == "skipped":
-            assert REASONS[key] in record.reason, (key, record.reason)
+            reason = "not observed in 5 runs" if key in BY_CHANCE else REASONS[key]
+            assert reason in record.reason, (key, record.reason)
         else:
             assert record.status == "ok", (key, record.reason)
             wrong = key[2] == "naive" and not PROGRAMS[key[0]].naive_is_right
             assert record.verified is (None if wrong else True), key
     skipped = {key for key, record in records.items() if record.status == "skipped"}
-    assert skipped - {("port-concurrent", "opencl:0", "naive")} == REASONS.keys()
+    assert skipped - BY_CHANCE == REASONS.keys()
 
 
 def test_a_naive_form_that_counts_says_what_was_observed(found: Results) -> None:

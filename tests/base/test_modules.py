@@ -324,6 +324,7 @@ def test_an_error_while_measuring_names_its_line(faulty: Ran) -> None:
 
 
 @pytest.mark.parametrize("value", matrix([None, 0, True]))
+@pytest.mark.slow
 def test_a_check_that_returns_no_text_is_an_error(value: object, faulty: Ran) -> None:
     said = f"check() of gives_{value} must return '' or an error message, not {value}"
     assert said in faulty.records[f"gives_{value}"]["reason"]

@@ -72,6 +72,7 @@ def test_kernel_times_are_those_of_runs_that_are_no_samples(tmp_path: Path) -> N
     assert all(counters[name] > 0 for name in ("kernel_ms", "gpu_ms"))
 
 
+@pytest.mark.slow
 def test_scratch_may_be_memory_of_the_strategy_as_in_the_published_version(tmp_path: Path) -> None:
     asked = ("srad", "--size", "tiny", "--repeat", "1", "--strategy", "svm-fine", "--set", "placement=strategy,paper")
     done = app(*asked, "--out", "o", *DEVICE, cwd=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import python_stub
 from tests.calls import call
 from tests.port.journals import profile
 from tests.port.traces import Calls
@@ -29,9 +31,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 RUN, OTHER, MESSAGES = (RESULTS / name for name in ("xeon-vm-quick", "h200-quick", "h200-message"))
 
 
-@pytest.mark.parametrize(
-    "first", ["firsttouch", "firsttouch.machine.facts", "firsttouch.cli.library", "firsttouch.api"]
-)
+@pytest.mark.parametrize("first", ["firsttouch", "firsttouch.machine.facts", "firsttouch.cli.points", "firsttouch.api"])
 def test_every_name_is_a_function_whatever_was_imported_before(first):
     code = f"import {first}, firsttouch; assert all(callable(getattr(firsttouch, n)) for n in firsttouch.__all__[1:])"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -39,6 +39,23 @@ def test_every_name_is_a_function_whatever_was_imported_before(first):
         function = getattr(firsttouch, name)
         assert function.__doc__
         assert inspect.signature(function).return_annotation is not inspect.Signature.empty
+
+
+def test_the_types_of_the_functions_are_those_of_the_declarations():
+    committed = python_stub.STUB.read_text()
+    assert ast.dump(ast.parse(committed)) == ast.dump(ast.parse(python_stub.generated())), "make stub writes it"
+
+
+def test_values_are_given_as_people_write_them_in_python(tmp_path):
+    with pytest.raises(UsageError, match="--timeout '-1' is not a number of seconds"):
+        firsttouch.run("latency", timeout=-1, out=tmp_path / "x")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sizes'"):
+        firsttouch.advise(OTHER, sizes=3)
+    several = firsttouch.interfaces(MESSAGES, ["message", "direct"])
+    assert several == firsttouch.interfaces(str(MESSAGES), kind=iter(("message", "direct")))
+    page = tmp_path / "page.html"
+    assert firsttouch.compare(RUN, RUN, out=page)["report"] == str(page)
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_points_are_flat_rows_with_host_and_run():
@@ -185,10 +202,10 @@ def test_a_function_returns_what_its_command_prints(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"timeout": -1}, "timeout=-1 is not more than 0"),
-        ({"timeout": float("nan")}, "timeout=nan"),
-        ({"ranks": 0}, "ranks=0 is not from 1"),
-        ({"seed": -5}, "seed=-5"),
+        ({"timeout": -1}, "--timeout '-1' is not a number of seconds"),
+        ({"timeout": float("nan")}, "--timeout 'nan'"),
+        ({"ranks": 0}, "--ranks '0' is not a whole number of processes from 1"),
+        ({"seed": -5}, "--seed '-5'"),
         ({"trust_verified": "nowhere"}, "nowhere"),
     ],
 )

@@ -47,7 +47,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     discover = SimpleNamespace(discover_devices=lambda: DEVICES)
     monkeypatch.setitem(sys.modules, "firsttouch.engine.discover", discover)
     app = typer.Typer(rich_markup_mode=None)
-    app.command("machine")(cli.command)
+    app.command("machine")(cli.command.callback)
     return app
 
 

@@ -19,7 +19,7 @@ from tests.schemas import FOLDER, assert_valid, generated
 from firsttouch import __version__
 from firsttouch.base.encoding import encode_json
 from firsttouch.cli import main
-from firsttouch.cli.schemas import SCHEMAS, json_schema
+from firsttouch.cli.schemas import json_schema, schemas
 from firsttouch.records.findings import Quantity
 
 RUN = stored_run("h200-quick")
@@ -44,9 +44,9 @@ def lines(file: Path) -> Iterator[object]:
 def test_every_command_with_json_has_a_schema() -> None:
     commands = typer.main.get_command(main.app).commands  # type: ignore[attr-defined]
     with_json = {name for name, command in commands.items() if any("--json" in p.opts for p in command.params)}
-    assert with_json <= SCHEMAS.keys()
-    files = {name for name in SCHEMAS if "." in name}
-    assert SCHEMAS.keys() - files == with_json | OTHERS.keys() | {"error"}
+    assert with_json <= schemas().keys()
+    files = {name for name in schemas() if "." in name}
+    assert schemas().keys() - files == with_json | OTHERS.keys() | {"error"}
     assert with_json - {"report", "profile", *OTHERS} == CALLS.keys()
 
 
@@ -88,7 +88,7 @@ def test_the_schemas_in_the_docs_are_those_of_the_types() -> None:
 
 def test_the_command_prints_each_schema_and_lists_all() -> None:
     listed = call("schema").stdout
-    assert [line.split()[0] for line in listed.splitlines()] == list(SCHEMAS)
+    assert [line.split()[0] for line in listed.splitlines()] == list(schemas())
     assert json.loads(call("schema", "error").stdout) == json_schema("error")
     assert "did you mean 'results.jsonl'" in call("schema", "result.jsonl").stderr
 
@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[Sequence[object], str]] = {
     "an unknown device": (["run", "latency", "--device", "cuda:9"], "."),
     "no results": (["compare", "nowhere", "nowhere-either"], "."),
     "nothing to profile": (["profile"], "firsttouch profile -- ./app"),
-    "an unknown schema": (["schema", "nothing"], "accepted: machine"),
+    "an unknown schema": (["schema", "nothing"], "accepted: advise"),
 }
 
 

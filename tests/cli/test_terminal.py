@@ -14,13 +14,13 @@ from tests.calls import call
 from tests.kept_runs import stored_run
 
 from firsttouch.cli import first_findings, output
-from firsttouch.cli.commands import Measured, conclusions
 from firsttouch.cli.console import Console
-from firsttouch.cli.following import next_command
+from firsttouch.cli.measured import Measured, next_command
 from firsttouch.cli.progress import Waiting
 from firsttouch.engine.runner import RunOutcome
 from firsttouch.engine.work_kinds import APP, RUN
 from firsttouch.records.reading import load_results
+from firsttouch.report.conclusions import conclusions
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 100), ("72", 72), ("400", 100), ("x", 100), ("0", 100)])

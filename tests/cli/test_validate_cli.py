@@ -82,6 +82,7 @@ def a_file(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.usefixtures("predicted")
+@pytest.mark.slow
 def test_what_is_wrong_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "firsttouch.comparison.validation.validate.why_wrong", lambda: {"gh200": {"h2d-over-d2h": "Nobody asked."}}

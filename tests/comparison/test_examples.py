@@ -19,10 +19,10 @@ from tests import node_of_gpus
 from typer.testing import CliRunner
 
 from firsttouch.base.encoding import encode_json
-from firsttouch.cli.commands import conclusions
 from firsttouch.cli.main import app
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import Results, load_results
+from firsttouch.report.conclusions import conclusions
 
 PACKAGING, RESULTS = (Path(__file__).parents[2] / name for name in ("packaging", "results"))
 

@@ -91,6 +91,7 @@ def saved(batch: float, service: float, copy: float) -> float:
     return BLOCKS * (each + (many.copies - few.copies) * copy) / 1e9
 
 
+@pytest.mark.slow
 def test_all_pages_of_each_sweep_fault_again() -> None:
     """Each sweep evicts what the next needs first. One fault a page was recorded several times, by the same factor as
     in memory."""

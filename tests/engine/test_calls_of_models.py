@@ -76,6 +76,7 @@ def test_limits_are_those_of_the_platform(monkeypatch: pytest.MonkeyPatch):
     assert hosts.may_exceed_device(device)
 
 
+@pytest.mark.slow
 def test_names_in_files_are_text_everywhere(tmp_path: Path):
     """A title and a path with all that pages, patterns and terminals take for their own."""
     title = "<script>alert(1)</script> [bold]{x}{0} %s \x1b[31m \u202e"

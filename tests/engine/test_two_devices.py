@@ -105,6 +105,7 @@ def test_the_list_shows_peers(tmp_path: Path) -> None:
     assert "peer self, opencl:1; direction to, from" in run(tmp_path / "out", *on(*TWO), "--list").stdout
 
 
+@pytest.mark.slow
 def test_a_device_works_in_the_memory_of_its_peer(tmp_path: Path) -> None:
     run(tmp_path / "out", *on(*TWO), "--set", "size=64KiB", module=LOADS)
     assert [(r.device, r.counters["owner"], r.status, r.verified) for r in records(tmp_path / "out")] == [
@@ -113,6 +114,7 @@ def test_a_device_works_in_the_memory_of_its_peer(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_report_has_one_section_with_both_devices(copies: Path) -> None:
     page = (copies / "report.html").read_text()
     (question,) = re.findall(r"<h\d[^>]*>How fast do bytes move between two devices\?", page)

@@ -54,6 +54,7 @@ def made(folder: Path, operation: str, target: str) -> tuple[str, str]:
     return str(record.counters["made"]), str(record.counters["instruction"])
 
 
+@pytest.mark.slow
 def test_every_operation_is_listed_for_every_target_on_the_device_cpu(of_targets: Path) -> None:
     records = records_of(of_targets)
     assert {(r.factors["operation"], r.factors["target"]) for r in records} == {

@@ -32,6 +32,7 @@ def test_allocators_with_much_the_same_faults_are_not_ranked() -> None:
     assert "fewest with malloc-thp" in sentences_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
 
 
+@pytest.mark.slow
 def test_the_cpu_streams_what_a_kernel_touched_first() -> None:
     session = Session(DeviceInfo(name="opencl:0", kind="opencl", title=""), 1, 0.01, 0.5, "quick")
     try:

@@ -67,6 +67,7 @@ def test_every_condition_appears_by_itself(preset: str) -> None:
     assert "dense, sequential" not in cases
 
 
+@pytest.mark.slow
 def test_quick_is_small_and_full_is_not_the_cross_product() -> None:
     assert len(plan(gpu(), "quick")) <= 26
     assert len(plan(gpu(), "full")) < 500

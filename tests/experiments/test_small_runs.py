@@ -12,13 +12,14 @@ from small import SMALL, small_plan
 from tests.calls import DRAWN_BESIDES, call
 
 from firsttouch import _core
-from firsttouch.cli import commands, first_findings
+from firsttouch.cli import first_findings
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.experiments.contract.common import MiB, last_level_bytes
 from firsttouch.records.reading import Results, load_results, point_key
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import measured
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
@@ -90,7 +91,7 @@ def test_findings_refer_to_points_and_the_expected_figures_are_drawn(name: str, 
 def test_the_screen_has_findings_of_the_experiment(
     name: str, found: Mapping[str, Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first_findings.show(commands.conclusions(found[name]))
+    first_findings.show(conclusions(found[name]))
     assert f"{name} on " in capsys.readouterr().out
 
 

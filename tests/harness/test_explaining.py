@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from firsttouch.base.errors import NotModelled, UsageError
-from firsttouch.cli.commands import check_explained
+from firsttouch.cli.measured import check_explained
 from firsttouch.experiments.contract.base import Experiment, Factor, Measurement
 from firsttouch.harness.explaining import explain
 from firsttouch.harness.outcomes.explanations import Explanation

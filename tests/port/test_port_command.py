@@ -19,7 +19,7 @@ from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.base.errors import UsageError
-from firsttouch.cli import commands
+from firsttouch.cli import port as cli
 from firsttouch.engine import reporting
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
 from firsttouch.program.program import decode
@@ -238,11 +238,7 @@ def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):
 def test_without_room_there_are_findings_or_the_reason(tmp_path: Path):
     directory = profile(tmp_path / "p", backprop().traced)
     (directory / "program.json").mkdir()
-    assert (
-        commands.port(directory, keep=True)
-        .value.incomplete[0]
-        .endswith("program.json can't be written: Is a directory")
-    )
+    assert cli.findings_in(directory, keep=True).incomplete[0].endswith("program.json can't be written: Is a directory")
     journal = directory / "journal-100-0.bin"
     journal.write_bytes(journal.read_bytes()[:32] + (7).to_bytes(8, "little") + bytes(4056))  # the header alone
     lines = directory / "profile.jsonl"

@@ -204,6 +204,7 @@ ALL = KNOWN | OTHERS | {f"h100-{name}": known for name, known in ON_A_CARD.items
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.slow
 def test_what_is_known_of_a_program_is_found_and_the_rest_explained(name: str, tmp_path: Path) -> None:
     port, known = findings_of(name, tmp_path), ALL[name]
     paired = [block for block in port.blocks if block.saves]

@@ -81,6 +81,7 @@ def test_totals_of_many_records_lose_nothing(standin, repeat):
         assert (busy > 0) == (kind in ("h2d", "d2h", "d2d", "gpu_fault", "throttling"))
 
 
+@pytest.mark.slow
 def test_phases_of_an_application_divide_its_events(standin):
     try:
         describe_devices("opencl")[0]

@@ -57,6 +57,7 @@ class TestSignals:
         )
         assert done.returncode == 7
 
+    @pytest.mark.slow
     def test_a_stop_of_the_target_from_elsewhere_does_not_stop_the_profiler(self, tmp_path: Path) -> None:
         """In a process group of its own, since SIGTSTP does nothing in one that is orphaned, as pytest's may be."""
         out = tmp_path / "out"
@@ -131,6 +132,7 @@ class TestLimits:
         assert done.stderr.splitlines()[-1] == f"firsttouch: {out} can't be written: No space left on device"
 
 
+@pytest.mark.slow
 def test_a_failing_profiler_leaves_the_target_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

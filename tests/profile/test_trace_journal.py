@@ -115,6 +115,7 @@ def test_every_record_arrives_once(ended: Ended, end: End):
     check(only_journal(folder), end.n, end.m, *map(float, output.split()))
 
 
+@pytest.mark.slow
 def test_records_that_cupti_lost_are_counted(ended: Ended):
     journal = only_journal(ended[LOSING][0])
     assert journal.lost >= 11  # at two flushes at least, and the kernel without an end

@@ -12,11 +12,11 @@ import pytest
 from tests.report.drawn import drawing_of, drawn, point
 
 from firsttouch.advice.advisor import advise
-from firsttouch.cli.commands import conclusions
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.machine.conditions import AS_USED, disturbed_percent, measuring_conditions, throttled
 from firsttouch.records.figures import Line, Table
 from firsttouch.records.reading import load_results
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.page import render
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -59,6 +59,7 @@ def test_points_without_events_have_a_reason():
     assert "Unified-memory events" not in page
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_if_no_events_were_requested(page):
     assert "Unified-memory" not in page
 

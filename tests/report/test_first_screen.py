@@ -13,9 +13,9 @@ from tests.kept_runs import stored_run
 
 from firsttouch.base.units import format_size, parse_size
 from firsttouch.cli import first_findings
-from firsttouch.cli.commands import conclusions
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import key_of, load_results, point_key
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.page import render
 
 RUNS = ["h200-quick", "h200-apps"]

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.kept_runs import stored_run
 
-from firsttouch.cli.commands import conclusions
 from firsttouch.records.findings import EVERY
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.first_screen import FirstScreen
 
 RUNS = ["h200-quick", "h200-standard-2", "xeon-vm-quick"]

@@ -152,6 +152,7 @@ def test_names_of_the_target_are_text(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
+@pytest.mark.slow
 def test_the_page_is_self_contained_and_logs_nothing(browser, tmp_path):
     write(tmp_path / "a", *MARKS, mark(0.2, EVIL, "instant"), gpus=[gpu()], command=[EVIL])
     browser.open(write_profile([tmp_path / "a"]))

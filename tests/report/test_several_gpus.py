@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from tests.node_of_gpus import FAULTY, Node, machine, records, results
 
-from firsttouch.cli.commands import Conclusions, conclusions
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.views.gpus import numbers_of_several
 from firsttouch.records.alike import alikeness
@@ -18,6 +17,7 @@ from firsttouch.records.figures import Heat
 from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Location, Record
+from firsttouch.report.conclusions import Conclusions, conclusions
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen

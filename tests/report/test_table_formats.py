@@ -15,10 +15,10 @@ from tests.node_of_gpus import results as node_results
 from tests.profile.profiles import write as write_profile
 
 import firsttouch
-from firsttouch.cli.commands import conclusions
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import SCHEMA
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.openmetrics import openmetrics
 from firsttouch.report.parquet import parquet
 

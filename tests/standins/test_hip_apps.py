@@ -97,6 +97,7 @@ def test_without_concurrent_managed_access_both_agents_take_turns(name: str, tmp
         assert record.counters["ran_schedule"] == "lockstep"
 
 
+@pytest.mark.slow
 def test_kernels_are_timed_beside_prefetches(tmp_path: Path) -> None:
     options = ("--strategy", "managed+prefetch-overlap", "--size", "tiny", "--repeat", "1", "--set", "kernel_times=on")
     (record,) = app(tmp_path / "out", "hotspot", *options)
@@ -148,6 +149,7 @@ def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_
     assert (record.status, record.reason, record.verified) == ("ok", "", True)
 
 
+@pytest.mark.slow
 def test_memory_of_an_apu_is_shown_by_each_counter_and_not_added(tmp_path: Path) -> None:
     options = ("--strategy", "unified", "--size", "4MiB", "--repeat", "1")
     (record,) = app(tmp_path / "out", "hotspot", *options, **APU)

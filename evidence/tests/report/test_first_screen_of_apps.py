@@ -7,9 +7,9 @@ import re
 import pytest
 from tests.kept_runs import stored_run
 
-from firsttouch.cli.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.records.statistics import measured
+from firsttouch.report.conclusions import conclusions
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette

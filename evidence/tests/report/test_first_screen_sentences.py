@@ -13,8 +13,8 @@ import pytest
 from recorded_lines import Lines, Row, interval, mid
 from tests.kept_runs import stored_run
 
-from firsttouch.cli.commands import conclusions
 from firsttouch.records.reading import load_results
+from firsttouch.report.conclusions import conclusions
 
 RUNS = [
     "h200-standard",

@@ -9,6 +9,10 @@ class UsageError(Exception):
     """The call was wrong. The text is one sentence that says what was wrong and what is accepted. Exit status 2."""
 
 
+class Failure(Exception):
+    """The call was right and could not be carried out. The text says why. Exit status 1."""
+
+
 class Unsupported(Exception):
     """A point turned out to be impossible while it was measured. It is recorded as skipped with this text."""
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.module_code import code_of_modules
-from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_error, print_json, print_stdout
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_error, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice
+    from firsttouch.base.outputs import Output
 
 
+@dataclass(frozen=True)
+class Advised:
+    """page: of advice about a traced program, if one was asked for and could be drawn. not_drawn: why not."""
+
+    advice: Advice
+    page: Path | None
+    not_drawn: str
+
+    def output(self) -> Output:
+        return self.advice.output()
+
+
+@declare("advise", "Which memory strategy to take, and what each adds.", {"advise": "advice.answer:AdviceOutput"})
 def command(
     directories: Annotated[
         list[Path] | None,
@@ -30,7 +44,9 @@ def command(
         str | None, typer.Option(metavar="NAME", help="An application; see `firsttouch app --list`.")
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="Bytes of all buffers, such as 4GiB; or tiny or default for an application.")
+        str | None,
+        typer.Option(help="Bytes of all buffers, such as 4GiB; or tiny or default for an application."),
+        "int | str",
     ] = None,
     pattern: Annotated[
         str | None,
@@ -65,8 +81,7 @@ def command(
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Advised:
     """Say which memory strategy to take, and what each would add, from what a run measured.
 
     Nothing is run: the estimate comes from the prices of copies, faults, first touches and
@@ -87,35 +102,44 @@ def command(
 
     if device is not None and is_predicted(device) and app is None and profile is None and len(directories or []) == 1:
         app, directories = str(directories[0]) if directories else None, []
-    files = [str(file.absolute()) for file in module or []]
-    with code_of_modules(files):
-        result = commands.advise(
-            directories or [],
-            device=device,
-            app=app,
-            size=size,
-            pattern=pattern,
-            modules=files,
-            sets=parse_sets(sets or []),
-            profile=profile,
-            process=process,
-        )
-    page, not_drawn = advice_page(directories or [], out, profile, device, process)
-    if not_drawn:
-        print_error(f"the page was not drawn: {not_drawn}")
-    if as_json:
-        print_json(result.output)
-    elif result.value.traced is not None:
-        from firsttouch.cli.advised_trace import lines
+    directories, modules = directories or [], [str(file.absolute()) for file in module or []]
+    asked_sets = parse_sets(sets or [])
+    if profile is not None or process is not None:
+        from firsttouch.advice.profiled import advise_profile
 
-        for line in lines(result.value):
-            print_stdout(line)
-        if page is not None:
-            print_stdout(str(page))
+        other = {"--app": app, "--size": size, "--pattern": pattern, "--set": asked_sets, "--module": modules}
+        advice = advise_profile(profile, directories, device=device, process=process, other=other)
     else:
-        show(result.value)
-    if not_drawn:
-        raise typer.Exit(1)
+        from firsttouch.advice.advisor import advise
+
+        apps = None
+        if modules or app is not None:
+            from firsttouch.apps import apps_with, only_app
+
+            apps = apps_with(modules)
+            app = only_app(modules, apps) if app is None else app
+        advice = advise(directories, device=device, app=app, size=size, pattern=pattern, sets=asked_sets, apps=apps)
+    return Advised(advice, *advice_page(directories, out, profile, device, process))
+
+
+@command.shown
+def _show(found: Advised) -> None:
+    if found.advice.traced is None:
+        show(found.advice)
+        return
+    from firsttouch.cli.advised_trace import lines
+
+    for line in lines(found.advice):
+        print_stdout(line)
+    if found.page is not None:
+        print_stdout(str(found.page))
+
+
+@command.finished
+def _finish(found: Advised) -> int:
+    if found.not_drawn:
+        print_error(f"the page was not drawn: {found.not_drawn}")
+    return 1 if found.not_drawn else 0
 
 
 def show(advice: Advice) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.measured import Measured, check_explained, measure, measure_in_terminal, show_list
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
-    AsJsonOption,
     LauncherOption,
     OutOption,
     RanksOption,
@@ -18,6 +19,7 @@ from firsttouch.cli.options import (
     RetryOption,
     SeedOption,
     TrustVerifiedOption,
+    WaitingCommand,
     WaitOption,
     WhatIfOption,
     changed_devices,
@@ -26,12 +28,19 @@ from firsttouch.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import RunOutcome
 
 
+@declare(
+    "app",
+    "Run applications under memory strategies.",
+    {"app": "cli.schemas:AppOutput", "app-list": "harness.experiment:ApplicationsOutput"},
+    function="run_app",
+    kind=WaitingCommand,
+)
 def command(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Which applications.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All applications.")] = False,
     strategy: Annotated[
         list[str] | None,
         typer.Option("--strategy", metavar="STRATEGY", help="Such as explicit or managed+prefetch; may be repeated."),
@@ -39,17 +48,21 @@ def command(
     size: Annotated[
         str | None,
         typer.Option(help="tiny, default, in-memory, oversubscribed, or bytes of all buffers, such as 4GiB."),
+        "int | str",
     ] = None,
-    budget: Annotated[str | None, typer.Option(help="Device memory that an application may use, such as 8GiB.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Device memory that an application may use, such as 8GiB."), "int | str"
+    ] = None,
     oversubscribe: Annotated[
         str | None,
         typer.Option(
             metavar="R", help="Allocate ballast that leaves the device 1/R of what the buffers of the application take."
         ),
+        "float | str",
     ] = None,
     allow_oversubscription: AllowOversubscriptionOption = False,
-    iterations: Annotated[str | None, typer.Option(help="Iterations; default: as the size says.")] = None,
-    repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3.")] = None,
+    iterations: Annotated[str | None, typer.Option(help="Iterations; default: as the size says."), "int | str"] = None,
+    repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3."), "int | str"] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,9 +131,7 @@ def command(
     launcher: LauncherOption = "",
     trust_verified: TrustVerifiedOption = None,
     wait: WaitOption = None,
-    list_only: Annotated[bool, typer.Option("--list", help="List applications; run none.")] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> RunOptions:
     """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
 
     Every point runs in a process of its own and is verified. What is printed at the end, and the
@@ -133,10 +144,9 @@ def command(
     Example: firsttouch app hotspot --size tiny --out first
     """
     from firsttouch.base.errors import UsageError
-    from firsttouch.cli.run import measure, show_list, trust_in
+    from firsttouch.cli.run import trust_in
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.values import parse_sets
-    from firsttouch.engine.work_kinds import APP
 
     single = {
         "size": size,
@@ -156,7 +166,7 @@ def command(
         from firsttouch.harness.placements import with_search
 
         chosen = with_search(chosen)
-    options = RunOptions(
+    return RunOptions(
         experiments=names or [],
         devices=changed_devices(device, what_if, kernels),
         set=chosen,
@@ -169,18 +179,40 @@ def command(
         trust=trust_in(trust_verified),
         modules=[str(file.absolute()) for file in module or []],
         allow_oversubscription=allow_oversubscription,
-        all_names=every,
         relative_to=relative_to or "",
         ranks=ranks,
         launcher=launcher,
         wait=wait,
     )
+
+
+@command.in_terminal
+def _in_terminal(
+    options: RunOptions,
+    as_json: bool,
+    explain: bool,
+    every: Annotated[bool, typer.Option("--all", help="All applications.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="List applications; run none.")] = False,
+) -> int:
+    from firsttouch.engine.work_kinds import APP
+
+    options = replace(options, all_names=every)
     if list_only:
         show_list(APP, options, as_json)
-    else:
-        if explain:
-            commands.check_explained(options.devices)
-        raise typer.Exit(measure(APP, options, as_json, _show_explained if explain else _show, explain=explain))
+        return 0
+    if explain:
+        check_explained(options.devices)
+    return measure_in_terminal(APP, options, as_json, _show_explained if explain else _show, explain=explain)
+
+
+@command.in_python
+def _in_python(options: RunOptions, explain: bool) -> Measured:
+    """Without names, all applications."""
+    from firsttouch.engine.work_kinds import APP
+
+    if explain:
+        check_explained(options.devices)
+    return measure(APP, replace(options, all_names=not options.experiments), explain=explain)
 
 
 def _show_explained(outcome: RunOutcome) -> None:

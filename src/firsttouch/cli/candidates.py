@@ -202,9 +202,9 @@ def shells(options: Given, text: str) -> Candidates:
 
 
 def schemas(options: Given, text: str) -> Candidates:
-    from firsttouch.cli.schemas import SCHEMAS
+    from firsttouch.cli.schemas import schemas
 
-    return {name: schema.of for name, schema in SCHEMAS.items()}
+    return {name: schema.of for name, schema in schemas().items()}
 
 
 VALUES: Mapping[str, Callable[[Given, str], Candidates]] = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout, text_width
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,16 +29,13 @@ PREDICTED = {
 """The headings for claims that are tested on predictions, by the verdict."""
 
 
+@declare("claims", "Which published claims hold in your results.", {"claims": "comparison.papers.evaluate:Claims"})
 def command(
     directories: Annotated[
         list[Path],
         typer.Argument(parser=path, metavar="DIR...", help="Results of `firsttouch run` or `app`, all of one machine."),
     ],
-    everything: Annotated[
-        bool, typer.Option("--all", help="Print every claim, and what would test the others.")
-    ] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Claims:
     """Show which claims of published studies hold in your results, which do not, and which can't be tested here.
 
     A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`). It holds, or
@@ -49,17 +46,22 @@ def command(
 
     Example: firsttouch claims results/h200-standard results/h200-apps
     """
-    result = commands.claims(directories)
-    if as_json:
-        print_json(result.output)
-    else:
-        _show(result.value, len(result.value.claims) if everything else MOST)
+    from firsttouch.comparison.papers.evaluate import claims
+
+    return claims(directories)
 
 
-def _show(result: Claims, most: int) -> None:
-    verdicts = result.claims
+@command.shown
+def _show(
+    found: Claims,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every claim, and what would test the others.")
+    ] = False,
+) -> None:
+    verdicts = found.claims
+    most = len(verdicts) if everything else MOST
     predicted = any(verdict.predicted for verdict in verdicts)
-    print_stdout(result.summary.replace("difference, ", "difference,\n"))
+    print_stdout(found.summary.replace("difference, ", "difference,\n"))
     for heading, verdict in (
         ("Does not hold here", "does not hold"),
         ("No clear difference", "no clear difference"),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firsttouch.base.errors import UsageError
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_error, print_json, print_stdout
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_error, print_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.table import Table
 
+    from firsttouch.base.outputs import Output
     from firsttouch.cli.console import Console
     from firsttouch.comparison.compare import ResultsComparison
 
@@ -39,6 +41,21 @@ def percentage(text: str) -> float:
         raise UsageError(f"--fail-over {error}") from None
 
 
+@dataclass(frozen=True)
+class Compared:
+    """page: the path of the page, if one was asked for and could be drawn. not_drawn: why not."""
+
+    comparison: ResultsComparison
+    page: Path | None = None
+    not_drawn: str = ""
+
+    def output(self) -> Output:
+        from firsttouch.comparison.plain import output
+
+        return output(self.comparison, str(self.page) if self.page else None)
+
+
+@declare("compare", "What is faster or slower in which results.", {"compare": "comparison.plain:ComparisonOutput"})
 def command(
     sides: Annotated[
         list[str] | None,
@@ -62,8 +79,7 @@ def command(
             "--out", parser=path, metavar="PATH", help="Write a page with figures: an HTML file, or a folder."
         ),
     ] = None,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Compared:
     """Compare results directories: what is faster or slower, by how much, and which conditions differ.
 
     Three runs a side tell a change from what differs from run to run; one cannot.
@@ -76,19 +92,33 @@ def command(
 
     Example: firsttouch compare before1,before2,before3 after1,after2,after3 --fail-over 5%
     """
-    result = commands.compare(sides or [], fail_over, out)
-    comparison, page, not_drawn = result.value.comparison, result.value.page, result.value.not_drawn
-    if not_drawn:
-        print_error(f"the page was not drawn: {not_drawn}")
-    if as_json:
-        print_json(result.output)
-    else:
-        _show(comparison)
-        if page:
-            print_stdout(str(page))
-    for bad in comparison.unreadable:
+    from firsttouch.comparison.compare import compare_results
+    from firsttouch.engine.reporting import NotDrawn, draw_comparison
+
+    sides = sides or []
+    comparison, page, not_drawn = compare_results(sides, fail_over), None, ""
+    if out is not None:
+        try:
+            page = draw_comparison(sides, out, fail_over)
+        except NotDrawn as error:  # which does not lose the comparison
+            not_drawn = str(error)
+    return Compared(comparison, page, not_drawn)
+
+
+@command.shown
+def _show_compared(found: Compared) -> None:
+    _show(found.comparison)
+    if found.page:
+        print_stdout(str(found.page))
+
+
+@command.finished
+def _finish(found: Compared) -> int:
+    if found.not_drawn:
+        print_error(f"the page was not drawn: {found.not_drawn}")
+    for bad in found.comparison.unreadable:
         print_error(f"left out: {bad.reason}")
-    raise typer.Exit(1 if not_drawn else comparison.exit_status)
+    return 1 if found.not_drawn else found.comparison.exit_status
 
 
 def _show(comparison: ResultsComparison) -> None:

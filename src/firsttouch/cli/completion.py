@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from firsttouch.base.errors import unknown
+from firsttouch.cli.declaration import declare
 from firsttouch.cli.output import print_stdout
 from firsttouch.cli.shells import SCRIPTS
 
@@ -20,6 +21,7 @@ _LONGEST = 70
 """The characters of what is said about a candidate."""
 
 
+@declare("completion", "Print the script by which a shell completes calls.", {}, function=None, prints=True)
 def command(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
-    from firsttouch.cli.commands import Conclusions
     from firsttouch.report.answers import AnsweredSection, SectionAnswer
+    from firsttouch.report.conclusions import Conclusions
     from firsttouch.report.first_screen import FirstScreen
     from firsttouch.report.machines import MachinesTable
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.output import print_stdout
+
+if TYPE_CHECKING:
+    from firsttouch.cli.schemas import FitOutput
 
 
+@declare("fit", "Write the prices of runs as a platform file.", {"fit": "cli.schemas:FitOutput"}, function=None)
 def command(
     directories: Annotated[
         list[Path],
@@ -23,8 +26,7 @@ def command(
     extends: Annotated[
         str, typer.Option(metavar="NAME", help="The platform that has what these runs have not measured.")
     ] = "",
-    as_json: AsJsonOption = False,
-) -> None:
+) -> FitOutput:
     """Write what runs measured as a platform file, which can take the place of the machine.
 
     The file has each price of copies, faults, first touches, allocations and calls with its range,
@@ -35,8 +37,21 @@ def command(
     Example: firsttouch fit results/h200-standard --out mine.json
     Then: firsttouch app lud --device model:./mine.json
     """
-    result = commands.fit(directories, out=out, device=device, title=title, extends=extends)
-    if as_json:
-        print_json(result.output)
-    else:
-        print_stdout(result.value.summary)
+    from firsttouch.advice.advisor import choose_device
+    from firsttouch.base.files import write_output
+    from firsttouch.cli.schemas import FitOutput
+    from firsttouch.model.fit import file_text, fitted_platform
+    from firsttouch.records.reading import load_results
+    from firsttouch.records.text import count, join_names
+
+    runs = {str(directory): load_results(directory) for directory in directories}
+    content = fitted_platform(runs, choose_device([*runs.values()], device), title, extends)
+    write_output(out, file_text(content).encode())
+    values = len(content["parameters"])
+    summary = f"{out}: {count(values, 'value')} of {content['title']}, from {join_names([*runs])}."
+    return FitOutput(summary=summary, platform=str(out), runs=[*runs], values=values)
+
+
+@command.shown
+def _show(found: FitOutput) -> None:
+    print_stdout(found.summary)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout, text_width
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from firsttouch.base.outputs import Output
+    from firsttouch.experiments.analysis.fastest_interfaces import Interfaces
     from firsttouch.report.interface_answers import AnswersOfKind
 
 LINES = 40
@@ -25,6 +28,22 @@ _APART = re.compile(r"(?<=\d) (?=[KMG]?i?B\b|times)")
 """The space between a number and its unit, where no line ends."""
 
 
+@dataclass(frozen=True)
+class InterfacesOfRun:
+    directory: Path
+    interfaces: Interfaces
+
+    def output(self) -> Output:
+        from firsttouch.report.interface_answers import output
+
+        return output(self.interfaces, str(self.directory))
+
+
+@declare(
+    "interfaces",
+    "How data move fastest between devices and processes.",
+    {"interfaces": "report.interface_answers:InterfacesOutput"},
+)
 def command(
     directory: Annotated[Path, typer.Argument(parser=path, metavar="DIR", help="Results of `firsttouch run`.")],
     kind: Annotated[
@@ -33,9 +52,7 @@ def command(
             "--kind", metavar="KIND", help="direct, copy, message or collective; may be repeated. Default: all."
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Print every answer and every crossover.")] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> InterfacesOfRun:
     """Show by which interface data move fastest, by how much, and between which sizes that changes.
 
     For direct access, copies, messages and collective operations: by time and by bandwidth, for each pair, memory and
@@ -44,13 +61,19 @@ def command(
 
     Example: firsttouch interfaces results/h200-pairs
     """
+    from firsttouch.report.interface_answers import read
+
+    return InterfacesOfRun(directory, read(directory, kind or ()))
+
+
+@command.shown
+def _show(
+    found: InterfacesOfRun,
+    everything: Annotated[bool, typer.Option("--all", help="Print every answer and every crossover.")] = False,
+) -> None:
     from firsttouch.report.interface_answers import crossover_texts, parts, summary
 
-    result = commands.interfaces(directory, kind or ())
-    if as_json:
-        print_json(result.output)
-        return
-    interfaces = result.value
+    interfaces = found.interfaces
     answers = parts(interfaces)
     most = max(len(part.open) for part in answers)
     lines = _answer_lines(answers, most)

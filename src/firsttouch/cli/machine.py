@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-import typer
-
 from firsttouch.base.units import format_number, format_size
-from firsttouch.cli import commands
-from firsttouch.cli.output import print_json
+from firsttouch.cli.declaration import declare
 
 if TYPE_CHECKING:
+    from firsttouch.base.outputs import Output
     from firsttouch.cli.console import Console
     from firsttouch.records.schema import DeviceInfo, Library, Machine, Peer, Scalar
 
@@ -43,18 +42,49 @@ _SECTIONS: Sequence[tuple[str, str]] = (
 """Heading and topic, in the order of printing. GPUs, devices and libraries follow."""
 
 
-def command(
-    json: bool = typer.Option(False, "--json", help="One JSON object on stdout, and nothing else there."),
-) -> None:
+@dataclass(frozen=True)
+class DescribedMachine:
+    machine: Machine
+
+    def output(self) -> Output:
+        from firsttouch.cli.schemas import MachineOutput
+        from firsttouch.report.first_screen import hardware
+
+        machine = self.machine
+        usable = [device.name for device in machine.devices if device.available]
+        return MachineOutput(
+            firsttouch=machine.firsttouch,
+            summary=f"{machine.host}: {hardware(machine)}; devices: {', '.join(usable) or 'none'}.",
+            host=machine.host,
+            created=machine.created,
+            facts=machine.facts,
+            devices=machine.devices,
+            libraries=machine.libraries,
+            warnings=machine.warnings,
+        )
+
+
+@declare(
+    "machine",
+    "What this machine is, and what spoils measurements on it.",
+    {"machine": "cli.schemas:MachineOutput"},
+    function="describe_machine",
+    indent=2,
+)
+def command() -> DescribedMachine:
     """Show what this machine is: CPU, caches, NUMA, huge pages, GPUs, links, drivers, libraries and limits.
 
     Example: firsttouch machine --json
     """
-    result = commands.machine()
-    if json:
-        print_json(result.output, indent=2)
-    else:
-        _show(result.value)
+    from firsttouch.engine.discover import discover_devices
+    from firsttouch.machine.facts import collect_machine
+
+    return DescribedMachine(collect_machine(discover_devices()))
+
+
+@command.shown
+def _show_found(found: DescribedMachine) -> None:
+    _show(found.machine)
 
 
 def _show(machine: Machine) -> None:

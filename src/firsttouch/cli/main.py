@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
-from firsttouch.base.errors import Terminated, UsageError
+from firsttouch.base.errors import Failure, Terminated, UsageError
 from firsttouch.cli import (
     advise,
     claims,
@@ -38,7 +38,7 @@ from firsttouch.cli import (
     validate,
 )
 from firsttouch.cli import app as app_command
-from firsttouch.cli.options import WaitingCommand
+from firsttouch.cli.declaration import Command
 from firsttouch.cli.output import guard_streams, lost_output, print_error, print_failure, print_stdout
 
 WRONG_CALL = 2
@@ -75,30 +75,32 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("machine", short_help="What this machine is, and what spoils measurements on it.")(machine.command)
-app.command("methods", short_help="What each allocator is here: access, placement, caching.")(methods.command)
-app.command("run", short_help="Measure this machine, and write a report.", cls=WaitingCommand)(run.command)
-app.command("app", short_help="Run applications under memory strategies.", cls=WaitingCommand)(app_command.command)
-app.command(
-    "profile",
-    short_help="Profile the memory of any program.",
-    cls=profile.ProfileCommand,
-    context_settings={"allow_interspersed_args": False},
-)(profile.command)
-app.command("port", short_help="What unified memory would do for any program.", cls=port.PortCommand)(port.command)
-app.command("mark", short_help="Begin a phase of a script that is profiled.")(mark.command)
-app.command("report", short_help="Write the page of results or profiles; figures; a table.")(report.command)
-app.command("compare", short_help="What is faster or slower in which results.")(compare.command)
-app.command("advise", short_help="Which memory strategy to take, and what each adds.")(advise.command)
-app.command("fit", short_help="Write the prices of runs as a platform file.")(fit.command)
-app.command("interfaces", short_help="How data move fastest between devices and processes.")(interfaces.command)
-app.command("platforms", short_help="The machines that can be modelled, value by value.")(platforms.command)
-app.command("published", short_help="The results of five papers.")(published.command)
-app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
-app.command("validate", short_help="How right predictions for other machines are.")(validate.command)
-app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
-app.command("completion", short_help="Print the script by which a shell completes calls.")(completion.command)
-app.command("schema", short_help="The JSON Schemas of outputs and of files.")(schema.command)
+COMMANDS: Sequence[Command] = [
+    machine.command,
+    methods.command,
+    run.command,
+    app_command.command,
+    profile.command,
+    port.command,
+    mark.command,
+    report.command,
+    compare.command,
+    advise.command,
+    fit.command,
+    interfaces.command,
+    platforms.command,
+    published.command,
+    claims.command,
+    validate.command,
+    examples.command,
+    completion.command,
+    schema.command,
+]
+"""In the order in which --help lists them."""
+for _command in COMMANDS:
+    app.command(_command.name, short_help=_command.about, cls=_command.kind, context_settings=_command.settings)(
+        _command.callback
+    )
 
 
 _NAMES = {command.name for command in app.registered_commands}
@@ -166,6 +168,8 @@ def call(arguments: Sequence[str]) -> int:
         return parser(*arguments[:1])(list(arguments), prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
         return failed(str(error))
+    except Failure as error:
+        return failed(str(error), 1)
     except _CallError as error:
         return failed(_sentence_of_error(error))
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from firsttouch.base.errors import UsageError
+from firsttouch.cli.declaration import declare
 
 
+@declare("mark", "Begin a phase of a script that is profiled.", {}, function=None, prints=True)
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the phase that begins.")] = "",
     end: Annotated[bool, typer.Option("--end", help="End the phase; none begins.")] = False,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firsttouch.base.errors import UsageError
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, DevicesOption, path
-from firsttouch.cli.output import print_json, print_stderr, printable
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import DevicesOption, path
+from firsttouch.cli.output import print_stderr, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from firsttouch.cli.commands import Methods
+    from firsttouch.base.outputs import Output
     from firsttouch.cli.console import Console
     from firsttouch.engine.methods import Cell
     from firsttouch.records.schema import DeviceInfo
@@ -32,6 +34,42 @@ one table would be too wide, each group has a table. What an allocator is and wh
 device, and is printed once at the end."""
 
 
+@dataclass(frozen=True)
+class Methods:
+    """The properties of the allocators of `devices`. absent: devices that could not be asked, if none was named. equal:
+    the number of equal GPUs for which one of several was asked, by its name.
+    """
+
+    devices: Sequence[DeviceInfo]
+    absent: Sequence[DeviceInfo]
+    cells: Sequence[Cell]
+    equal: Mapping[str, int] = field(default_factory=dict)
+
+    def title(self, device: DeviceInfo) -> str:
+        number = self.equal.get(device.name, 1)
+        return f"{device.title}, for {number} equal GPUs" if number > 1 else device.title
+
+    def output(self) -> Output:
+        from firsttouch.cli.schemas import MethodsOutput
+        from firsttouch.engine.methods import disagrees
+        from firsttouch.records.text import count
+
+        usable = []
+        for device in self.devices:
+            states = [c.value for c in self.cells if c.device == device.name and c.property == "available"]
+            usable.append(f"{states.count('yes')} of {count(len(states), 'allocator')} of {device.name} are available")
+        measured = [cell for cell in self.cells if cell.origin == "measured"]
+        wrong = sum(map(disagrees, measured))
+        found = [f"{count(len(measured), 'property', 'properties')} measured, {wrong} not as stated"]
+        return MethodsOutput(summary=f"{'; '.join([*usable, *(found if measured else [])])}.", cells=self.cells)
+
+
+@declare(
+    "methods",
+    "What each allocator is here: access, placement, caching.",
+    {"methods": "cli.schemas:MethodsOutput"},
+    indent=1,
+)
 def command(
     device: DevicesOption = None,
     verify: Annotated[
@@ -45,8 +83,7 @@ def command(
             help="With --verify: directory for methods.json, which `run --trust-verified` reads.",
         ),
     ] = None,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Methods:
     """Show what each allocator is on this machine: whether it is available, when its pages are allocated, whether CPU
     and GPU access it, its page size, who caches it, whether it is coherent and usable by both at once, whether their
     atomics are atomic together, and whether its pages migrate.
@@ -57,16 +94,32 @@ def command(
     """
     if out is not None and not verify:
         raise UsageError("--out stores what is found by experiment; add --verify")
+    from firsttouch.engine.choices import choose_devices
+    from firsttouch.engine.discover import find_devices
+    from firsttouch.engine.methods import stated_cells, verified_cells
+    from firsttouch.engine.sisters import Sisters
+    from firsttouch.records.predicted import is_predicted
+
+    names = device or []
+    if modelled := [name for name in names if is_predicted(name)]:
+        raise UsageError(
+            f"methods asks the drivers of this machine, and {modelled[0]} is described by a file; "
+            "firsttouch platforms NAME shows what it says"
+        )
+    devices = find_devices(names)
+    chosen = choose_devices(names, devices)
+    alike = Sisters.of(d for d in chosen if d.role == "gpu" and not names)
+    equal = Counter(alike.first(device.name) for device in chosen)
+    chosen = [device for device in chosen if device.name in equal]
     with _show_progress() if verify else nullcontext() as watch:
-        result = commands.methods(device or [], watch)
+        cells = verified_cells(chosen, watch) if watch else [cell for each in chosen for cell in stated_cells(each)]
+    absent = [] if names else [device for device in devices if not device.available]
+    found = Methods(chosen, absent, cells, equal)
     if out is not None:
         from firsttouch.engine.verified import write_methods
 
-        print_stderr(f"wrote {write_methods(out, result.value.devices, result.value.cells)}")
-    if as_json:
-        print_json(result.output, indent=1)
-    else:
-        _show(result.value, verify)
+        print_stderr(f"wrote {write_methods(out, found.devices, found.cells)}")
+    return found
 
 
 @contextmanager
@@ -89,7 +142,8 @@ def _show_progress() -> Iterator[Callable[[Cell], None]]:
         yield watcher(lambda text: status.update(printable(text)))
 
 
-def _show(methods: Methods, verified: bool) -> None:
+@command.shown
+def _show(methods: Methods, verify: bool) -> None:
     from firsttouch.cli.console import Console
 
     console = Console(soft_wrap=False)
@@ -100,7 +154,7 @@ def _show(methods: Methods, verified: bool) -> None:
     for device in methods.absent:
         console.print(f"{device.name}: not available: {device.reason}\n")
     _print_glossary(console, methods.cells)
-    if verified:
+    if verify:
         console.print(
             "✓ measured here; ✗ measured, and not as stated; no mark: stated by driver or vendor; ? unknown; "
             "- does not apply. --json says how each was found."

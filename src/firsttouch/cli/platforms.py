@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from firsttouch.base.errors import UsageError
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, WhatIfOption
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import WhatIfOption
+from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.model.listing import KnownValue, PlatformDescription, PlatformEntry
+    from firsttouch.model.listing import (
+        KnownValue,
+        KnownValuesOutput,
+        PlatformDescription,
+        PlatformEntry,
+        PlatformsOutput,
+    )
 
 
+@declare(
+    "platforms",
+    "The machines that can be modelled, value by value.",
+    {"platforms": "model.listing:PlatformsOutput", "platform-values": "model.listing:KnownValuesOutput"},
+)
 def command(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A platform, or the path of a file of your own.")
@@ -25,8 +36,7 @@ def command(
     values: Annotated[
         bool, typer.Option("--values", help="List what values a file may have: their names, units and meanings.")
     ] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> PlatformsOutput | KnownValuesOutput:
     """List the machines that can be modelled; of one, every value with its range and what it rests on.
 
     A value is stated (by a vendor, a study or the machine), measured, derived from others, fitted to
@@ -35,19 +45,24 @@ def command(
 
     Example: firsttouch platforms gh200
     """
+    from firsttouch.model.listing import known_values, platforms
+    from firsttouch.model.what_if import single_changes
+
     if values:
         if name or what_if:
             raise UsageError("--values lists what any file may have; leave out the platform and --what-if")
-        known_values = commands.platform_values()
-        print_json(known_values.output) if as_json else _show_known(known_values.value.values)
-        return
-    result = commands.platforms(name, what_if or [])
-    if as_json:
-        print_json(result.output)
+        return known_values()
+    return platforms(name, single_changes(name, what_if or []))
+
+
+@command.shown
+def _show(found: Any, name: str | None, values: bool) -> None:
+    if values:
+        _show_known(found.values)
     elif name is None:
-        _show_all(result.value.platforms)
+        _show_all(found.platforms)
     else:
-        _show(result.value.platforms[0])
+        _show_platform(found.platforms[0])
 
 
 def _show_known(values: Sequence[KnownValue]) -> None:
@@ -88,7 +103,7 @@ def _show_all(platforms: Sequence[PlatformDescription]) -> None:
     print_stdout("firsttouch platforms NAME lists them; --device model:NAME predicts for the machine.")
 
 
-def _show(platform: PlatformDescription) -> None:
+def _show_platform(platform: PlatformDescription) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.records.text import join_names
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from firsttouch.base.errors import UsageError
-from firsttouch.cli import commands
+from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import AsJsonOption, path, process_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import ProfileCommand, carry_out, every, interval, signals_for_this_thread, write_views
 
 if TYPE_CHECKING:
+    from firsttouch.advice.port.port_findings import PortFindings
     from firsttouch.profile.profiler import ProfileCall
 
 EVERY = 8
@@ -33,17 +34,45 @@ class PortCommand(ProfileCommand):
         return super().parse_args(ctx, args[:place])
 
 
+ProcessOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--process", parser=process_of("--process"), metavar="PID", help="Of several; default: the busiest one."
+    ),
+]
+
+
+@declare(
+    "port",
+    "What unified memory would do for any program.",
+    {"port": "advice.port.port_findings:PortFindings"},
+    kind=PortCommand,
+)
 def command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A profile with a trace.")],
+    process: ProcessOption = None,
+) -> PortFindings:
+    """Say what a program's buffers and copies become in unified memory, and what to solve first, from a profile."""
+    return findings_in(directory, process)
+
+
+def findings_in(directory: Path, process: int | None = None, *, keep: bool = False) -> PortFindings:
+    """keep: the program is written beside the profile."""
+    from firsttouch.advice.port.reading import findings_of, read_single, traced_run, write_program
+
+    profile = read_single(directory)
+    run = traced_run(profile, process)
+    unwritten = write_program(profile, run) if keep else ""
+    return findings_of(profile, run, unwritten)
+
+
+@command.carried_out
+def _command_line(
     context: typer.Context,
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR | -- COMMAND [ARG]...", help="A profile with a trace, or a program.")
     ] = None,
-    chosen: Annotated[
-        int | None,
-        typer.Option(
-            "--process", parser=process_of("--process"), metavar="PID", help="Of several; default: the busiest one."
-        ),
-    ] = None,
+    chosen: ProcessOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", parser=path, metavar="DIR", help="Directory of the profile that is made."),
@@ -133,18 +162,20 @@ def _show(
 ) -> None:  # fmt: skip
     from firsttouch.cli.ported import lines
 
-    result = commands.port(directory, chosen, keep=keep)
+    findings = findings_in(directory, chosen, keep=keep)
     if as_json:
-        print_json(result.output)
+        print_json(findings)
     else:
-        shown = lines(result.value, files)
-        print_text("\n".join(shown if rank in ("", "0") else [f"rank {rank}: {result.value.summary}"]))
+        shown = lines(findings, files)
+        print_text("\n".join(shown if rank in ("", "0") else [f"rank {rank}: {findings.summary}"]))
 
 
 def _show_program(directory: Path, chosen: int | None, as_json: bool) -> None:
+    from firsttouch.advice.port.reading import program_of, read_single, traced_run
     from firsttouch.program.program_text import program_lines
 
-    program = commands.traced_program(directory, chosen)
+    profile = read_single(directory)
+    program = program_of(profile, traced_run(profile, chosen))
     if as_json:
         print_json(program)
     else:

@@ -14,11 +14,14 @@ import typer
 from typer.core import TyperCommand
 
 from firsttouch.base.errors import UsageError
+from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path, process_of
 from firsttouch.cli.output import print_error, print_failure, print_json, print_stderr, print_stdout
 
 if TYPE_CHECKING:
+    from firsttouch.base.outputs import Output
     from firsttouch.profile.profiler import ProfileCall
+    from firsttouch.profile.sources import LayerSource
     from firsttouch.profile.summary import ProfileSummary
 
 EVERY = 64
@@ -69,6 +72,15 @@ def every(text: str) -> int:
     return value
 
 
+@declare(
+    "profile",
+    "Profile the memory of any program.",
+    {"profile": "profile.summary:ProfileSummary", "profile-sources": "cli.schemas:SourcesOutput"},
+    function=None,
+    kind=ProfileCommand,
+    settings={"allow_interspersed_args": False},
+    prints=True,
+)
 def command(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="The program to start and profile.")
@@ -240,19 +252,33 @@ def signals_for_this_thread() -> Iterator[None]:
 
 def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
-    from firsttouch.cli import commands
+    from firsttouch.profile.sources import of_this_machine
 
-    result = commands.profile_sources()
+    sources = of_this_machine()
     if as_json:
-        print_json(result.output)
+        print_json(_sources_output(sources))
         return
-    sources = result.value
     width = max(len(row.state.layer) for row in sources)
     for row in sources:
         state = "yes" if row.state.active else "no "
         for number, text in enumerate(row.texts):
             head = " " * (width + 5) if number else f"{row.state.layer:<{width}}  {state}"
             print_stdout(f"{head}  {text}")
+
+
+def _sources_output(sources: Sequence[LayerSource]) -> Output:
+    from msgspec.structs import asdict
+
+    from firsttouch.cli.schemas import SourceOutput, SourcesOutput
+    from firsttouch.records.text import join_names
+
+    active = {row.state.layer: row.state.active for row in sources}
+    absent = [layer for layer, is_active in active.items() if not is_active]
+    seen = f"{len(active) - len(absent)} of {len(active)} layers of a profile are available here"
+    return SourcesOutput(
+        summary=f"{seen}{f', all but {join_names(absent)}' if absent else ''}.",
+        sources=[SourceOutput(**asdict(row.state), sees=row.sees) for row in sources],
+    )
 
 
 def write_views(directory: Path, failure: str) -> tuple[ProfileSummary, list[str]]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.comparison.papers.figures import PaperFigure
-    from firsttouch.records.papers.rows import PaperRow
+    from firsttouch.comparison.papers.figures import PaperFigure, PaperFigures
+    from firsttouch.records.papers.rows import PaperRow, Published
 
 MOST = 40
 """The most rows that are printed without --all: those that firsttouch measures first, settings of the studies last."""
 
 
+@declare(
+    "published",
+    "The results of five papers.",
+    {"published": "records.papers.rows:Published", "published-figures": "comparison.papers.figures:PaperFigures"},
+)
 def command(
     search: Annotated[
         str | None,
@@ -28,9 +32,7 @@ def command(
     figures: Annotated[
         bool, typer.Option("--figures", help="The figures and tables of the papers by number, instead of rows.")
     ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Print every row, not only the first 40.")] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Published | PaperFigures:
     """Show the published results of the field: what five papers state, each with its section.
 
     A row that corresponds to something that firsttouch measures names the experiment. `firsttouch claims DIR`
@@ -39,17 +41,27 @@ def command(
     Example: firsttouch published --search "latency gpu"
     """
     if figures:
-        listed = commands.paper_figures(search)
-        print_json(listed.output) if as_json else _show_figures(listed.value.figures)
-        return
-    result = commands.published(search)
-    rows = result.value.rows
-    if as_json:
-        print_json(result.output)
+        from firsttouch.comparison.papers.figures import figures as figures_with
+
+        return figures_with(search)
+    from firsttouch.records.papers.rows import published
+
+    return published(search)
+
+
+@command.shown
+def _show(
+    found: Any,
+    search: str | None,
+    figures: bool,
+    everything: Annotated[bool, typer.Option("--all", help="Print every row, not only the first 40.")] = False,
+) -> None:
+    if figures:
+        _show_figures(found.figures)
     elif search is None and not everything:
-        _show_papers(rows)
+        _show_papers(found.rows)
     else:
-        _show_rows(rows, len(rows) if everything else MOST)
+        _show_rows(found.rows, len(found.rows) if everything else MOST)
 
 
 def _show_figures(figures: Sequence[PaperFigure]) -> None:

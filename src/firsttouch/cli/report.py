@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands, first_findings
-from firsttouch.cli.module_code import code_of_modules
+from firsttouch.base.errors import Failure
+from firsttouch.cli import first_findings
+from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_failure, print_json, print_stdout
+from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
-    from firsttouch.cli.commands import Report
+    from firsttouch.base.outputs import Output
+    from firsttouch.profile.summary import ProfileSummary
+    from firsttouch.report.conclusions import Conclusions
 
 FORMATS = ("html", "png", "svg", "csv", "parquet", "openmetrics")
 
@@ -26,6 +31,42 @@ def _format(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Report:
+    """What was written. conclusions, profiles: what the page of these directories begins with."""
+
+    paths: Sequence[Path]
+    directories: Sequence[Path]
+    conclusions: Sequence[Conclusions] = ()
+    profiles: Sequence[ProfileSummary] = ()
+
+    def output(self) -> Output:
+        from msgspec.structs import asdict
+
+        from firsttouch.cli.schemas import ReportedDirectory, ReportedFinding, ReportOutput
+        from firsttouch.records.text import count
+
+        names = list(map(str, self.paths))
+        conclusions = list(zip(map(str, self.directories), self.conclusions, strict=bool(self.conclusions)))
+        titles = [conclusion.screen.title for conclusion in self.conclusions] or [p.summary for p in self.profiles]
+        return ReportOutput(
+            summary="; ".join(titles) or f"{count(len(names), 'file')} written.",
+            report=names[0] if titles else None,
+            files=names,
+            directories=[ReportedDirectory(directory=name, title=found.screen.title) for name, found in conclusions],
+            findings=[
+                ReportedFinding(directory=name, **asdict(f)) for name, found in conclusions for f in found.findings
+            ],
+            summaries=self.profiles,
+        )
+
+
+@declare(
+    "report",
+    "Write the page of results or profiles; figures; a table.",
+    {"report": "cli.schemas:ReportOutput"},
+    function=None,
+)
 def command(
     directories: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="Results of `run` or `app`, or profiles of `profile`.")
@@ -53,8 +94,7 @@ def command(
         list[Path] | None,
         typer.Option("--module", parser=path, metavar="FILE", help="Experiments or applications of your own."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")] = False,
-) -> None:
+) -> Report:
     """Write one self-contained HTML page for one or several directories of results or of profiles; or figures, or a
     table.
 
@@ -64,18 +104,38 @@ def command(
     from firsttouch.engine.reporting import NotDrawn
 
     try:
-        modules = [str(file.absolute()) for file in module or []]
-        with code_of_modules(modules), Waiting("drawing the report"):
-            result = commands.report(directories, form, output, modules)
+        with Waiting("drawing the report"):
+            return _written(directories, form, output, [str(file.absolute()) for file in module or []])
     except NotDrawn as error:
-        print_failure(f"the report was not drawn: {error}", 1, as_json, "report")
-        raise typer.Exit(1) from None
-    if as_json:
-        print_json(result.output)
-    else:
-        _show(result.value)
+        raise Failure(f"the report was not drawn: {error}") from None
 
 
+def _written(named: Sequence[Path], form: str, output: Path | None, modules: Sequence[str]) -> Report:
+    """Writes the report. Raises NotDrawn if the process that draws failed."""
+    from firsttouch.engine.reporting import draw
+    from firsttouch.profile.reading import is_profile, profiles_in, read
+    from firsttouch.profile.summarise import summarise
+    from firsttouch.records.reading import load_results
+    from firsttouch.report.conclusions import conclusions
+
+    if modules:
+        from firsttouch.engine.work_kinds import add_any_modules
+
+        add_any_modules(modules)
+    directories = profiles_in(named)
+    if output is None and form == "html" and len(named) == 1 and directories != named:
+        output = named[0] / "report.html"  # in the directory that holds the folders of the ranks
+    paths = draw(directories, form, output)
+    if form != "html":
+        return Report(paths, directories)
+    if is_profile(directories[0]):
+        summaries = [summarise(read(directory)) for directory in directories]
+        return Report(paths, directories, profiles=summaries)
+    results = [conclusions(load_results(directory)) for directory in directories]
+    return Report(paths, directories, results)
+
+
+@command.shown
 def _show(report: Report) -> None:
     """What the page begins with, and the paths of what was written."""
     from firsttouch.cli.profiled import of_rank

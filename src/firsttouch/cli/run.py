@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.base.errors import Terminated, UsageError
-from firsttouch.cli import commands, first_findings
-from firsttouch.cli.following import next_command
-from firsttouch.cli.module_code import code_of_modules
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.measured import Measured, measure, measure_in_terminal, show_list
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
-    AsJsonOption,
     DevicesOption,
     LauncherOption,
     OutOption,
@@ -25,22 +20,25 @@ from firsttouch.cli.options import (
     RetryOption,
     SeedOption,
     TrustVerifiedOption,
+    WaitingCommand,
     WaitOption,
     WhatIfOption,
     changed_devices,
     path,
     seconds,
 )
-from firsttouch.cli.output import print_failure, print_json, print_stdout, text_width
 
 if TYPE_CHECKING:
-    from firsttouch.cli.progress import RunProgress
     from firsttouch.engine.request import RunOptions
-    from firsttouch.engine.runner import RunOutcome
-    from firsttouch.engine.work import Work
     from firsttouch.records.schema import DeviceInfo
 
 
+@declare(
+    "run",
+    "Measure this machine, and write a report.",
+    {"run": "cli.schemas:RunOutput", "run-list": "engine.plan:ExperimentsOutput"},
+    kind=WaitingCommand,
+)
 def command(
     experiments: Annotated[
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Which experiments; default: all.")
@@ -88,11 +86,7 @@ def command(
     allow_oversubscription: AllowOversubscriptionOption = False,
     trust_verified: TrustVerifiedOption = None,
     wait: WaitOption = None,
-    list_only: Annotated[
-        bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
-    ] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> RunOptions:
     """Measure this machine, print what was found, and write results.jsonl, machine.json and report.html.
 
     Without arguments: all experiments on all devices, with preset quick; of equal GPUs mostly the first is measured.
@@ -105,9 +99,8 @@ def command(
     """
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.values import parse_sets
-    from firsttouch.engine.work_kinds import RUN
 
-    options = RunOptions(
+    return RunOptions(
         experiments=experiments or [],
         devices=changed_devices(device, what_if),
         preset=preset,
@@ -126,10 +119,29 @@ def command(
         launcher=launcher,
         wait=wait,
     )
+
+
+@command.in_terminal
+def _in_terminal(
+    options: RunOptions,
+    as_json: bool,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
+    ] = False,
+) -> int:
+    from firsttouch.engine.work_kinds import RUN
+
     if list_only:
         show_list(RUN, options, as_json)
-    else:
-        raise typer.Exit(measure(RUN, options, as_json))
+        return 0
+    return measure_in_terminal(RUN, options, as_json)
+
+
+@command.in_python
+def _in_python(options: RunOptions) -> Measured:
+    from firsttouch.engine.work_kinds import RUN
+
+    return measure(RUN, options)
 
 
 def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None:
@@ -139,81 +151,3 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
     from firsttouch.engine.verified import read_verified_facts
 
     return read_verified_facts(directory).apply
-
-
-def measure(
-    work: Work,
-    options: RunOptions,
-    as_json: bool,
-    show: Callable[[RunOutcome], None] | None = None,
-    *,
-    explain: bool = False,
-) -> int:
-    """Carries out a call and returns the exit status. show: prints the outcome before the first screen, instead of
-    the findings after it. explain: whether predictions are explained.
-    """
-    from firsttouch.cli.progress import RunProgress
-    from firsttouch.engine.runner import run
-
-    progress = RunProgress()
-    try:
-        with code_of_modules(options.modules, options.timeout):
-            try:
-                outcome = run(work, options, progress)
-            finally:
-                progress.end()
-    except KeyboardInterrupt as error:
-        status = error.status if isinstance(error, Terminated) else 130
-        print_failure(f"interrupted{_kept(progress, work) or ' before the first point'}", status, as_json, work.name)
-        return status
-    except UsageError as error:
-        if not (kept := _kept(progress, work)):
-            raise
-        print_failure(f"{error}{kept}", 1, as_json, work.name)
-        return 1
-    with code_of_modules(options.modules, options.timeout):
-        if explain:
-            commands.explained(work, outcome)
-        result = commands.measured(outcome)
-    if as_json:
-        print_json(result.output)
-    else:
-        if show is not None:
-            show(outcome)
-            first_findings.show_first_screen(result.value.conclusions)
-        else:
-            first_findings.show(result.value.conclusions)
-        first_findings.show_suspect(outcome.suspect)
-        print_stdout(str(outcome.report or outcome.directory))
-        print_stdout(f"Next: {next_command(work, result.value, options.modules)}")
-    return outcome.exit_status
-
-
-def _kept(progress: RunProgress, work: Work) -> str:
-    """How many points a run that ended early has kept, and how to continue it; '' before its first point."""
-    if progress.directory is None:
-        return ""
-    from firsttouch.records.text import count
-
-    call = f"firsttouch {work.name} --resume --out {shlex.quote(str(progress.directory))}"
-    return f"; {count(progress.kept, 'point')} kept. Continue with: {call}"
-
-
-def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
-    """Prints the output of --list."""
-    with code_of_modules(options.modules, options.timeout):
-        result = commands.listed(work, options)
-    if as_json:
-        print_json(result.output)
-        return
-    listing = result.value
-    if options.experiments:
-        for line in listing.lines:
-            print_stdout(line)
-        return
-    first = max(map(len, listing.titles), default=0) + 2
-    for name, title in listing.titles.items():
-        room = max(20, text_width() - first)
-        print_stdout(f"{name:{first}}{textwrap.shorten(title, room, placeholder=' ...')}")
-    print_stdout(listing.output.summary)
-    print_stdout(f"firsttouch {work.name} NAME --list has the factors of one, and what --set accepts")

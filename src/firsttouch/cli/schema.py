@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption
+from firsttouch.cli.declaration import declare
 from firsttouch.cli.output import print_json, print_stdout
 
+if TYPE_CHECKING:
+    from firsttouch.cli.schemas import SchemasOutput
 
+
+@declare("schema", "The JSON Schemas of outputs and of files.", {"schema": "cli.schemas:SchemasOutput"}, function=None)
 def command(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Of a command or a file; without it, all are listed.")
     ] = "",
-    as_json: AsJsonOption = False,
-) -> None:
+) -> SchemasOutput | dict[str, Any]:
     """Print the JSON Schema of what a command prints with --json, or of a file of a results directory.
 
     Example: firsttouch schema results.jsonl
     """
-    if name:
-        print_json(commands.schema(name), indent=2)
+    from firsttouch.cli.schemas import json_schema, schemas_output
+
+    return json_schema(name) if name else schemas_output()
+
+
+@command.shown
+def _show(found: SchemasOutput | dict[str, Any]) -> None:
+    if isinstance(found, dict):
+        print_json(found, indent=2)
         return
-    result = commands.schemas()
-    if as_json:
-        print_json(result.output)
-        return
-    for title in result.value.schemas:
+    for title in found.schemas:
         print_stdout(f"{title.name:20}{title.of}")

@@ -16,6 +16,7 @@ import msgspec
 from firsttouch.base.errors import unknown
 from firsttouch.base.examples import Example
 from firsttouch.base.outputs import INFINITE, Output
+from firsttouch.cli.declaration import DECLARED
 from firsttouch.engine.methods import Cell
 from firsttouch.harness.outcomes.explanations import Explanation
 from firsttouch.harness.outcomes.placements import RankedPlacement
@@ -168,31 +169,7 @@ class PublishedSchema:
         return getattr(import_module(f"firsttouch.{module}"), name)
 
 
-SCHEMAS: Mapping[str, PublishedSchema] = {
-    "machine": PublishedSchema("firsttouch machine --json", "cli.schemas:MachineOutput"),
-    "methods": PublishedSchema("firsttouch methods --json", "cli.schemas:MethodsOutput"),
-    "run": PublishedSchema("firsttouch run --json", "cli.schemas:RunOutput"),
-    "run-list": PublishedSchema("firsttouch run --list --json", "engine.plan:ExperimentsOutput"),
-    "app": PublishedSchema("firsttouch app --json", "cli.schemas:AppOutput"),
-    "app-list": PublishedSchema("firsttouch app --list --json", "harness.experiment:ApplicationsOutput"),
-    "profile": PublishedSchema("firsttouch profile --json, and profile.json", "profile.summary:ProfileSummary"),
-    "profile-sources": PublishedSchema("firsttouch profile --sources --json", "cli.schemas:SourcesOutput"),
-    "port": PublishedSchema("firsttouch port --json", "advice.port.port_findings:PortFindings"),
-    "report": PublishedSchema("firsttouch report --json", "cli.schemas:ReportOutput"),
-    "compare": PublishedSchema("firsttouch compare --json", "comparison.plain:ComparisonOutput"),
-    "advise": PublishedSchema("firsttouch advise --json", "advice.answer:AdviceOutput"),
-    "fit": PublishedSchema("firsttouch fit --json", "cli.schemas:FitOutput"),
-    "interfaces": PublishedSchema("firsttouch interfaces --json", "report.interface_answers:InterfacesOutput"),
-    "platforms": PublishedSchema("firsttouch platforms --json", "model.listing:PlatformsOutput"),
-    "platform-values": PublishedSchema("firsttouch platforms --values --json", "model.listing:KnownValuesOutput"),
-    "published": PublishedSchema("firsttouch published --json", "records.papers.rows:Published"),
-    "published-figures": PublishedSchema(
-        "firsttouch published --figures --json", "comparison.papers.figures:PaperFigures"
-    ),
-    "claims": PublishedSchema("firsttouch claims --json", "comparison.papers.evaluate:Claims"),
-    "validate": PublishedSchema("firsttouch validate --json", "comparison.validation.results:Validation"),
-    "examples": PublishedSchema("firsttouch examples --json", "cli.schemas:ExamplesOutput"),
-    "schema": PublishedSchema("firsttouch schema --json", "cli.schemas:SchemasOutput"),
+FILES: Mapping[str, PublishedSchema] = {
     "error": PublishedSchema("every command with --json that could not be carried out", "base.outputs:ErrorOutput"),
     "results.jsonl": PublishedSchema("a line of results.jsonl: a point", "records.schema:Record"),
     "machine.json": PublishedSchema("machine.json: the machine that was measured", "records.schema:Machine"),
@@ -203,14 +180,33 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     ),
     "profile.jsonl": PublishedSchema("a line of profile.jsonl: what was seen", "profile.schema:AnyLine"),
 }
-"""By name: of commands, and of the files of a results directory or a profile."""
+"""By name: of any command, and of the files of a results directory or a profile."""
+OF: Mapping[str, str] = {
+    "run-list": "firsttouch run --list --json",
+    "app-list": "firsttouch app --list --json",
+    "profile": "firsttouch profile --json, and profile.json",
+    "profile-sources": "firsttouch profile --sources --json",
+    "platform-values": "firsttouch platforms --values --json",
+    "published-figures": "firsttouch published --figures --json",
+}
+"""What schemas of commands are of, in words, where it is not `firsttouch NAME --json`."""
+
+
+def schemas() -> Mapping[str, PublishedSchema]:
+    """By name: of commands, which have been declared when this is called, and of files."""
+    of_commands = {
+        name: PublishedSchema(OF.get(name, f"firsttouch {name} --json"), place)
+        for command in DECLARED.values()
+        for name, place in command.outputs.items()
+    }
+    return {**of_commands, **FILES}
 
 
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of an output or a file. Raises UsageError for an unknown name."""
-    if name not in SCHEMAS:
-        raise unknown("schema", name, SCHEMAS)
-    published = SCHEMAS[name]
+    if name not in schemas():
+        raise unknown("schema", name, schemas())
+    published = schemas()[name]
     (made,), parts = msgspec.json.schema_components([published.type], ref_template="#/$defs/{name}")
     whole = {"$schema": DRAFT, "title": published.of, **_open(made), "$defs": _open(parts)}
     if isinstance(published.type, type):
@@ -236,5 +232,5 @@ def _open(part: Any) -> Any:
 
 
 def schemas_output() -> SchemasOutput:
-    titles = [SchemaTitle(name=name, of=schema.of) for name, schema in SCHEMAS.items()]
+    titles = [SchemaTitle(name=name, of=schema.of) for name, schema in schemas().items()]
     return SchemasOutput(summary=f"{len(titles)} schemas: of outputs of --json, and of files.", schemas=titles)

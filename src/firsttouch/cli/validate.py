@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands
-from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout, text_width
+from firsttouch.cli.declaration import declare
+from firsttouch.cli.options import path
+from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ValidatedClaim,
         ValidatedPlatform,
         ValidatedRow,
+        Validation,
     )
 
 MOST = 12
@@ -28,6 +29,11 @@ MOST = 12
 _MOST_REASONS = 5
 
 
+@declare(
+    "validate",
+    "How right predictions for other machines are.",
+    {"validate": "comparison.validation.results:Validation"},
+)
 def command(
     names: Annotated[
         list[str] | None,
@@ -44,9 +50,7 @@ def command(
         list[Path] | None,
         typer.Option("--measured", parser=path, metavar="DIR", help="Judge by applications that were measured."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Print every row and claim.")] = False,
-    as_json: AsJsonOption = False,
-) -> None:
+) -> Validation:
     """Show how right predictions are: each published number and claim, predicted, beside what is published.
 
     A row is fitted if a value of the platform names it, otherwise held. What is predicted wrong stands first: numbers
@@ -54,15 +58,21 @@ def command(
 
     Example: firsttouch validate gh200
     """
-    result = commands.validate(names or [], rows, measured or [])
-    if as_json:
-        print_json(result.output)
-        return
-    for judged in result.value.measured:
+    from firsttouch.comparison.validation.validate import validation
+
+    return validation(names or [], rows, measured or [])
+
+
+@command.shown
+def _show(
+    found: Validation,
+    everything: Annotated[bool, typer.Option("--all", help="Print every row and claim.")] = False,
+) -> None:
+    for judged in found.measured:
         _show_measured(judged, everything)
-    for platform in result.value.platforms:
+    for platform in found.platforms:
         _show_platform(platform, everything)
-    print_stdout(result.value.summary)
+    print_stdout(found.summary)
 
 
 def _show_platform(platform: ValidatedPlatform, everything: bool) -> None:
