@@ -5,6 +5,7 @@ docs/events.md says what each event means, what is counted, and what is not repo
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -152,7 +153,7 @@ class EventLog:
             self._open -= 1
             window.end = time.monotonic()
             last = self._source.mark(self._phase, False)
-            self._fill(window)
+            self._fill(window, window.start, window.end)
             window.phases = self._source.phases()[first:last]
             window.dropped -= dropped
             window.unlisted -= unlisted
@@ -171,7 +172,9 @@ class EventLog:
             self._source.mark(before, False)
 
     def cut(self, start: float, end: float) -> Window:
-        """The events between two times, both after the last `forget`, and the totals since then."""
+        """The events and the totals since the last `forget`, of a point measured between two times. No event is
+        left out for its time: on a busy machine the two clocks may be read so far apart that it seems to be outside.
+        """
         window = Window(start, self.kinds, end)
         self._fill(window)
         window.phases = self._source.phases()
@@ -187,10 +190,11 @@ class EventLog:
         self._unlisted = self._dropped = 0
         self.course = None
 
-    def _fill(self, window: Window) -> None:
+    def _fill(self, window: Window, start: float = -math.inf, end: float = math.inf) -> None:
+        """Adds the events that began between two times."""
         self._flush()
         window.dropped, window.unlisted = self._dropped, self._unlisted
-        within = (e for e in self._events if window.start <= e.start <= window.end)
+        within = (e for e in self._events if start <= e.start <= end)
         window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
