@@ -11,10 +11,10 @@ import pytest
 from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.advice.port.found import found
-from firsttouch.advice.port.places import function_name
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
+from firsttouch.profile.symbols.names import function_name
 from firsttouch.program.exact import told
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch
@@ -535,6 +535,9 @@ def test_what_the_trace_cannot_tell_is_said():
         ("Sum::operator()(int) const", "Sum::operator()"),
         ("main", "main"),
         ("a::start()", "a::start"),
+        ("operator new(unsigned long)", "operator new"),
+        ("unsigned int a::operator<< <int>(a::B<int>, int)", "a::operator<<"),
+        ("std::vector<int>::iterator::operator->() const", "std::vector::iterator::operator->"),
         ("", ""),
     ],
 )  # fmt: skip

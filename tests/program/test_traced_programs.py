@@ -13,12 +13,13 @@ from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.program import Access, Item, Launch, Move, Obtained, Program, Renew, Repeat, decode, encode
 from firsttouch.program.program_text import program_lines
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedLaunch
-from firsttouch.program.traced import kernel_name, program_of_trace
+from firsttouch.program.traced import program_of_trace
 
 MIB = 1 << 20
 
@@ -258,7 +259,13 @@ def test_what_a_graph_captures_does_not_run() -> None:
 
 @pytest.mark.parametrize(
     ("mangled", "name"),
-    [("_Z6kernelPKf", "kernel"), ("_Z1kIfEvPKT_PS0_S2_", "k<float>"), ("plain", "plain"), ("", "")],
+    [
+        ("_Z6kernelPKf", "kernel"),
+        ("_Z1kIfEvPKT_PS0_S2_", "k<float>"),
+        ("_ZN12_GLOBAL__N_11kEPf", "k"),
+        ("plain", "plain"),
+        ("", ""),
+    ],
 )
 def test_kernels_have_names_for_people(mangled: str, name: str) -> None:
     assert kernel_name(mangled) == name

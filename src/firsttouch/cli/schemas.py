@@ -199,7 +199,7 @@ def schemas() -> Mapping[str, PublishedSchema]:
         for command in DECLARED.values()
         for name, place in command.outputs.items()
     }
-    return {**of_commands, **FILES}
+    return {**dict(sorted(of_commands.items())), **FILES}
 
 
 def json_schema(name: str) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 
-from firsttouch import _core
 from firsttouch.profile.calls import CudaWait, HostUse
 from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.ahead import look_ahead
 from firsttouch.program.declarations import Agent, Role
 from firsttouch.program.exact_run import ExactRun, UsedBlock
@@ -73,18 +73,6 @@ SMALL = 64 << 10
 """A block of at most so many bytes that is copied back again and again controls what the program does next."""
 FILL, COPY = "fill", "copy on the device"
 """The kernel names of launches that stand for what the driver does."""
-
-
-def kernel_name(mangled: str) -> str:
-    """A kernel's name for people, without its parameters."""
-    name = _core.demangle(mangled)
-    name = name.split(" ", 1)[-1] if name.startswith("void ") else name
-    depth = 0
-    for position, letter in enumerate(name):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "(" and not depth:
-            return name[:position]
-    return name
 
 
 def program_of_trace(

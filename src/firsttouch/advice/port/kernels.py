@@ -12,9 +12,9 @@ from firsttouch.base.errors import UsageError
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER
 from firsttouch.profile.reading import read
+from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.exact_run import ExactRun
 from firsttouch.program.trace import TracedLaunch, TracedRun
-from firsttouch.program.traced import kernel_name
 
 
 def kernel_use(profile: Profile, run: TracedRun) -> KernelUse | None:

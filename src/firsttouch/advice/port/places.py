@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 from firsttouch.records.text import join_some
@@ -73,18 +74,6 @@ def line_of(place: CallLocation) -> str:
 def counted(number: int, noun: str, several: str = "") -> str:
     """'1 copy', '28,640 copies'. several: the plural, if it has not just an s."""
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
-
-
-def function_name(name: str) -> str:
-    """A demangled function without its parameters, its return type, and the arguments of templates."""
-    text, depth, kept = name.replace("(anonymous namespace)::", ""), 0, ""
-    for letter in text:
-        if letter == "(" and not depth and not kept.endswith("operator"):
-            break
-        depth += letter == "<"
-        kept += letter if not depth else ""
-        depth -= letter == ">" and depth > 0
-    return kept.strip().rpartition(" ")[2]
 
 
 def where(place: CallLocation, after: CallLocation | None = None) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from firsttouch import _core
 from firsttouch.advice.port.blocks import ProgramUse
 from firsttouch.advice.port.hazards import Findings, RecordOf
-from firsttouch.advice.port.places import Places, function_name
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeedlessCopies, PortFinding
 from firsttouch.base.units import format_size
 from firsttouch.profile.exact import GRANULE
+from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.needless import RepeatedCopy, repeated_copies
 from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun
@@ -115,7 +115,7 @@ class RepeatedBytes:
     def _writer_name(self, repeated: RepeatedCopy) -> str:
         step = self._run.steps[repeated.writer] if repeated.writer >= 0 else None
         if isinstance(step, TracedLaunch) and step.kernel:
-            return function_name(_core.demangle(step.kernel))
+            return kernel_name(step.kernel)
         return "a kernel" if isinstance(step, TracedLaunch) else "a fill or a copy on the device"
 
 
