@@ -14,7 +14,6 @@ from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
 from firsttouch.program.dry_run import program_of
-from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import PARAMETER, Factors, Scalar
 
@@ -39,9 +38,9 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
         if factors.get(name, "off") not in ("off", "policy"):
             raise NotModelled(f"{name}={factors[name]}")
     strategy = STRATEGIES[factors.text("strategy")]
-    options = tuple((name, factors.text(name)) for name in app.options if name in factors)
-    kernels, note = _predict_kernels(app, app.footprint(params), platform, dict(options))
-    program = _program_of(app, tuple(params.items()), options, kernels.rounds if kernels else 0)
+    options = {name: factors.text(name) for name in app.options if name in factors}
+    kernels, note = _predict_kernels(app, app.footprint(params), platform, options)
+    program = program_of(app, params, kernels.rounds if kernels else 0, options)
     settings = PredictionSettings(
         placement_of(app, factors),
         factors.get("control") == "copied",
@@ -92,27 +91,3 @@ def _predict_kernels(
         return kernels_for(app, nbytes, platform, options), ""
     except NoProfile as missing:
         return None, str(missing)
-
-
-_PROGRAMS: dict[tuple[type[App], tuple[tuple[str, int], ...], tuple[tuple[str, str], ...], int], Program] = {}
-
-
-def _program_of(
-    app: type[App], params: tuple[tuple[str, int], ...], options: tuple[tuple[str, str], ...], rounds: int
-) -> Program:
-    """The program of an application, made once for each point's parameters."""
-    key = (app, params, options, rounds)
-    if key not in _PROGRAMS:
-        _PROGRAMS[key] = program_of(_WithOptions(app, options), dict(params), rounds)
-    return _PROGRAMS[key]
-
-
-class _WithOptions:
-    """Makes an application with options, for a dry run."""
-
-    def __init__(self, app: type[App], options: tuple[tuple[str, str], ...]) -> None:
-        self.name, self.expected_rounds = app.name, app.expected_rounds
-        self._app, self._options = app, dict(options)
-
-    def __call__(self, params: Params) -> App:
-        return self._app(params, options=self._options)

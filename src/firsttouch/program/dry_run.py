@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -46,6 +47,8 @@ from firsttouch.workers.protocol import describe
 
 ROUNDS = 10
 """The rounds that are assumed of a loop that depends on data that a dry run does not have."""
+MOST_KEPT = 256
+"""The most programs that a process keeps."""
 ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
 MOST_ITEMS = 500_000
@@ -368,15 +371,27 @@ class _Gpu(Gpu):
         )
 
 
-def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 0) -> Program:
+def program_of(
+    app: Callable[..., Declares], params: Params, rounds: int = 0, options: Mapping[str, str] | None = None
+) -> Program:
     """The program of an application with these parameters. Where a dry run ends for want of data: what its buffers say.
+    The latest programs are kept.
 
     rounds: that are assumed of a loop that ends when data say so, instead of those that the application expects.
+    options: with which the application is made.
 
     Raises:
         UsageError: the application fails, for a reason that data do not change.
     """
-    expected = rounds or getattr(app, "expected_rounds", 0) or ROUNDS
+    return _program_of(app, tuple(params.items()), rounds, tuple((options or {}).items()))
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _program_of(
+    kind: Callable[..., Declares], items: tuple[tuple[str, int], ...], rounds: int, options: tuple[tuple[str, str], ...]
+) -> Program:
+    app = _WithOptions(kind, dict(options)) if options else kind
+    params, expected = dict(items), rounds or getattr(kind, "expected_rounds", 0) or ROUNDS
     first = _attempt(app, params, StandIns(0), expected)
     if first.program and not first.read_computed:
         return first.program
@@ -386,6 +401,16 @@ def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 
     usual = first.program or second
     program = usual if least is None or launch_alike(usual, least) else least
     return program or by_roles(app(params), params, first.reason)
+
+
+class _WithOptions:
+    """Makes an application with options."""
+
+    def __init__(self, kind: Callable[..., Declares], options: Mapping[str, str]) -> None:
+        self.name, self._kind, self._options = _name(kind), kind, options
+
+    def __call__(self, params: Params) -> Declares:
+        return self._kind(params, options=self._options)
 
 
 def _ending_runs(app: Callable[[Params], Declares], params: Params, rounds: int) -> Iterator[_DryRun]:

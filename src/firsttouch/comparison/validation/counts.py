@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from firsttouch.apps import all_apps
 from firsttouch.harness.placements import placement_of
@@ -13,7 +12,6 @@ from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.program.dry_run import program_of
-from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.factors import Factors
 from firsttouch.records.schema import PARAMETER, Machine, Record, as_number
@@ -47,10 +45,10 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
         for name, value in record.counters.items()
         if name.startswith(PARAMETER) and isinstance(value, int | float)
     }
-    program = _program(app.name, tuple(params.items()), 0)
+    program = program_of(app, params)
     rounds = sum(name.startswith("iteration_") for name in record.counters) if program.rounds else 0
     if rounds:
-        program = _program(app.name, tuple(params.items()), rounds)
+        program = program_of(app, params, rounds)
     device = next(d for d in machine.devices if d.name == record.device)
     page = machine.facts.get("memory", {}).get("page_bytes")
     release = machine.facts.get("nvidia", {}).get("driver")
@@ -64,8 +62,3 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
     replay = CountedReplay(program, strategy, device, settings)
     replay.run()
     return CountedPoint(record, rounds, replay.counters())
-
-
-@cache
-def _program(name: str, params: tuple[tuple[str, int], ...], rounds: int) -> Program:
-    return program_of(all_apps()[name], dict(params), rounds)

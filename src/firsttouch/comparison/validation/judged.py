@@ -21,7 +21,6 @@ from firsttouch.model.costs import Prices
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.terms import Term
 from firsttouch.program.dry_run import program_of
-from firsttouch.program.program import Program
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Summary
 from firsttouch.records.text import join_names
@@ -122,11 +121,6 @@ def _is_clear(fast: Summary, slow: Summary) -> bool:
     return fast.ci_high < slow.ci_low
 
 
-@cache
-def _program(name: str, params: tuple[tuple[str, int], ...]) -> Program:
-    return program_of(all_apps()[name], dict(params))
-
-
 class Estimator:
     """Estimates applications with the prices of one device, each with the same parameters once."""
 
@@ -139,7 +133,7 @@ class Estimator:
         self, name: str, params: tuple[tuple[str, int], ...]
     ) -> tuple[Mapping[str, Sequence[Term]], list[Absent]]:
         """The terms of each strategy, and the strategies without an estimate."""
-        return estimates(_program(name, params), self._prices, all_apps()[name])
+        return estimates(program_of(all_apps()[name], dict(params)), self._prices, all_apps()[name])
 
 
 def estimator_of(micro: Results) -> Estimator:
