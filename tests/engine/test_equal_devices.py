@@ -25,10 +25,9 @@ from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.work_kinds import RUN
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.views.sisters import differences
 from firsttouch.records.reading import Results, key_of, load_results
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Peer, Record, Request
-from firsttouch.records.sisters import for_device, measured_on
+from firsttouch.records.sisters import differences, for_device, measured_on
 from firsttouch.workers.process import TaskResult
 from firsttouch.workers.protocol import Reply
 

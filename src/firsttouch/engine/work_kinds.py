@@ -78,7 +78,7 @@ class ExperimentWork(Work):
         return [further for further in requests if further.experiments]
 
     def why_further(self, request: Request, records: Sequence[Record]) -> list[str]:
-        from firsttouch.experiments.views.sisters import differences
+        from firsttouch.records.sisters import differences
 
         return [] if request.every_device else differences(records)
 

@@ -12,6 +12,7 @@ from firsttouch.records.findings import compare_medians
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import PEER, Record
 from firsttouch.records.statistics import median_of
+from firsttouch.records.text import join_names, quantity
 
 APART = 1.1
 """From this ratio on, a device whose interval lies apart differs from its sisters."""
@@ -68,6 +69,25 @@ def differing(records: Sequence[Record], first: str, other: str) -> list[tuple[R
     return [(a, b) for a, b in pairs if _are_apart(a, b)]
 
 
+def differences(records: Sequence[Record]) -> list[str]:
+    """A sentence for each set of devices that differ from the one that stands for them: by how much the first of them
+    does, in the point of each experiment in which that is most.
+    """
+    sentences = []
+    for devices in unlike(records):
+        first = next(group[0] for group in groups(records) if devices[0] in group)
+        most: dict[str, tuple[Record, Record]] = {}
+        for usual, own in sorted(differing(records, first, devices[0]), key=_ratio_of_medians):
+            most[own.experiment] = usual, own
+        parts = [
+            f"{name} {quantity(median_of(own), own.unit)}, not {quantity(median_of(usual), usual.unit)}"
+            for name, (usual, own) in most.items()
+        ]
+        verb = "differs" if len(devices) == 1 else "differ"
+        sentences.append(f"{join_names(devices)} {verb} from {first}: {'; '.join(parts)}")
+    return sentences
+
+
 def _alike(group: Sequence[str], records: Sequence[Record]) -> list[list[str]]:
     """The devices of a group, divided into those that are alike; the one that stands for the others is in the first."""
     classes: list[list[str]] = []
@@ -104,3 +124,8 @@ def with_headlines_alone(records: Sequence[Record]) -> set[tuple[str, str]]:
 def _others(record: Record) -> list[str]:
     """The other devices that a record of one device stands for."""
     return [place.device for place in record.stands_for if not place.peer]
+
+
+def _ratio_of_medians(pair: tuple[Record, Record]) -> float:
+    low, high = sorted(map(median_of, pair))
+    return high / low
