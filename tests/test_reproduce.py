@@ -213,6 +213,7 @@ def test_every_command_has_its_points_on_its_machine(machine: str) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.plans and "any" not in row.machines])
+@pytest.mark.slow
 def test_all_that_a_line_names_is_measured_on_one_of_its_machines(row: Row) -> None:
     """Each value of a factor, and of applications each with every strategy: nothing named is skipped everywhere."""
     words = words_of(row.planned)
@@ -236,6 +237,7 @@ def test_all_that_a_line_names_is_measured_on_one_of_its_machines(row: Row) -> N
 
 
 @pytest.mark.parametrize("paper", STUDIES)
+@pytest.mark.slow
 def test_published_values_have_points_among_the_lines_of_their_paper(paper: str) -> None:
     """What a row corresponds to, and what its ratio is to: results of a study's lines stand beside the study."""
     lines = [row for row in ROWS if row.study == STUDIES[paper] and row.plans]
@@ -252,6 +254,7 @@ def test_published_values_have_points_among_the_lines_of_their_paper(paper: str)
 
 
 @pytest.mark.parametrize("machine", matrix(MACHINES, 1))
+@pytest.mark.slow
 def test_on_other_machines_a_command_has_a_reason(machine: str) -> None:
     devices = {device.name for device in MACHINES[machine].devices}
     for command in COMMANDS:

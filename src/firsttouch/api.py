@@ -9,7 +9,16 @@ from firsttouch import _core as probes
 from firsttouch._core import GuardRefused, Unavailable, VendorError
 from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.base.units import format_seconds, format_size, parse_size
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection
+from firsttouch.experiments.contract.base import (
+    CountingRules,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+    RankRules,
+    ReportSection,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -81,6 +90,7 @@ __all__ = [
     "Codebook",
     "Comparison",
     "CounterEntry",
+    "CountingRules",
     "Cpu",
     "DeviceInfo",
     "Experiment",
@@ -103,6 +113,7 @@ __all__ = [
     "Point",
     "Preset",
     "Quantity",
+    "RankRules",
     "Record",
     "ReportSection",
     "Scalar",
@@ -114,6 +125,7 @@ __all__ = [
     "UsageError",
     "VendorError",
     "View",
+    "WorkerRules",
     "agents",
     "allocator_names",
     "around",

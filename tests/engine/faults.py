@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
 from firsttouch.records.figures import Table
 from firsttouch.records.findings import Claim, Finding, finding
 from firsttouch.records.schema import DeviceInfo, Metric, Record
@@ -186,7 +186,7 @@ class Fresh(_Plain, Experiment):
     name = "fresh"
     order = 902
     question = "Is the process new?"
-    fresh_process = True
+    worker = WorkerRules(fresh=True)
 
     def factors(self, device, preset):
         return [Factor("n", [0, 1, 2], kind="count")]
@@ -199,8 +199,7 @@ class Alone(Fresh):
     name = "alone"
     order = 899
     question = "Did no other experiment run in this process?"
-    fresh_process = False
-    own_worker = True
+    worker = WorkerRules(own=True)
 
 
 class Shaped(_Plain, Experiment):

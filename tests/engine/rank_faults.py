@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from faults import FAULTS, GOOD, _Plain
 
 from firsttouch.experiments.collective import devices_of
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, RankRules
 from firsttouch.workers.session import Session
 
 
@@ -25,8 +25,6 @@ class RankFault(_Plain, Experiment):
     name = "rank-fault"
     order = 910
     question = "What becomes of the other ranks?"
-    ranked = True
-    least_ranks = 1
 
     def factors(self, device, preset):
         return [
@@ -36,11 +34,10 @@ class RankFault(_Plain, Experiment):
             Factor("again", [0], kind="count"),
         ]
 
-    def takes_mpi(self, factors):
-        return _with("MPI")
+    def _places(factors, device):
+        return devices_of(device)[: factors["ranks"]] if _with("XCCL") else [device.name] * factors["ranks"]
 
-    def places(self, factors, device):
-        return devices_of(device)[: factors["ranks"]] if _with("XCCL") else super().places(factors, device)
+    ranks = RankRules(places=_places, least=1, takes_mpi=lambda factors: _with("MPI"))
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if log := os.environ.get("RANKS_LOG"):

@@ -11,9 +11,9 @@ from tests.fabricated import MACHINES
 from firsttouch.base.errors import UsageError
 from firsttouch.engine.plan import list_experiment, make_plan
 from firsttouch.engine.work_kinds import KINDS
-from firsttouch.experiments.contract.base import Experiment, Factor
+from firsttouch.experiments.contract.base import Experiment, Factor, RankRules
 from firsttouch.experiments.contract.rank_interfaces import dealt_out
-from firsttouch.records.schema import RANKS, SCHEMA, DeviceInfo, Factors, Metric, Request, Scalar, WorkKind
+from firsttouch.records.schema import RANKS, SCHEMA, DeviceInfo, Metric, Request, Scalar, WorkKind
 
 NODE = MACHINES["mi300a-node"].devices
 
@@ -24,14 +24,10 @@ class Together(Experiment):
     name = "together"
     question = "How fast is everything at once?"
     metric = Metric("us", "lower")
-    ranked = True
-    least_ranks = 1
+    ranks = RankRules(places=lambda factors, device: dealt_out(device, factors.count(RANKS)), least=1)
 
     def factors(self, device: DeviceInfo, preset: str) -> list[Factor]:
         return [Factor(RANKS, [1], "count"), Factor("n", [1, 2], "count")]
-
-    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        return dealt_out(device, factors.count(RANKS))
 
 
 def measured(

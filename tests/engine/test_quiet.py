@@ -87,7 +87,8 @@ def test_minutes_may_be_left_out(
 ) -> None:
     given: list[float | None] = []
     monkeypatch.setattr(
-        "firsttouch.cli.run.measure", lambda work, options, *more, **others: given.append(options.wait) or 0
+        f"firsttouch.cli.{command}.measure_in_terminal",
+        lambda work, options, *more, **others: given.append(options.wait) or 0,
     )
     assert call(command, *words).returncode == 0
     assert given == [minutes]

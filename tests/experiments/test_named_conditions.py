@@ -57,11 +57,11 @@ def counters(factors: dict[str, Scalar], chance: random.Random) -> dict[str, Sca
 
 def planned_points(experiment: str, devices: list[DeviceInfo], preset: str) -> list[Planned]:
     known = all_experiments()[experiment]
-    devices = devices if known.across_devices or known.ranked else devices[:1]
+    devices = devices if known.across_devices or known.ranks else devices[:1]
     switches: dict[str, Any] = {"xnack": ["0", "1"]} if devices[0].kind == "hip" and known.switches_of else {}
     request = Request(
         schema=SCHEMA, experiments=[experiment], devices=[d.name for d in devices], preset=preset, seed=1, set=switches,
-        ranks=2 if known.ranked else None,
+        ranks=2 if known.ranks else None,
     )  # fmt: skip
     return [planned for planned in make_plan(request, devices, all_experiments(), {}) if not planned.reason]
 
@@ -73,7 +73,7 @@ def made_up(experiment: str, devices: list[DeviceInfo], preset: str, chance: ran
         factors = dict(planned.point.factors)
         spread = chance.choice([0.001, 0.01, 0.4])
         record = a_record(experiment, 10 ** chance.uniform(0, 6), factors, spread, **counters(factors, chance))
-        ranked = all_experiments()[experiment].ranked
+        ranked = all_experiments()[experiment].ranks
         names = (planned.point.device, str(factors.get("peer"))) if ranked else ()
         parties = [Party(device=name, host="a") for name in names]
         records.append(msgspec.structs.replace(record, device=planned.point.device, parties=parties))

@@ -34,7 +34,7 @@ def renamed(device: DeviceInfo, kind: str) -> DeviceInfo:
 PLANNED_ALONE = [
     name
     for name, experiment in all_experiments().items()
-    if name not in ("codegen", "context") and not isinstance(experiment, PairExperiment) and not experiment.ranked
+    if name not in ("codegen", "context") and not isinstance(experiment, PairExperiment) and not experiment.ranks
 ]
 """Experiments that have points on a machine with this device only."""
 

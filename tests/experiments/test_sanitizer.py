@@ -71,10 +71,10 @@ def test_no_tool_reports_an_error(name: str, tool: str, tmp_path: Path) -> None:
     asked = [ALLOCATORS if text.startswith("allocator=") else text for text in FURTHER.get(name) or SMALL[name].sets]
     sets = [word for text in asked for word in ("--set", text)]
     # NCCL asks for kernels that it may not have, which is no access to memory.
-    quiet = ["--report-api-errors", "no"] if all_experiments()[name].ranked and tool == "memcheck" else []
+    quiet = ["--report-api-errors", "no"] if all_experiments()[name].ranks and tool == "memcheck" else []
     command = [PROGRAM, "--tool", tool, *quiet, "--target-processes", "all", "--log-file", f"{log}.%p", sys.executable]
     command += ["-m", "firsttouch.cli.main", "run", name, "--device", "cuda:0", "--timeout", "120", "--out", str(out)]
-    command += ["--ranks", "1"] if all_experiments()[name].ranked else []
+    command += ["--ranks", "1"] if all_experiments()[name].ranks else []
     done = subprocess.run([*command, *sets], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     logs = [path.read_text() for path in tmp_path.glob("log.*")]

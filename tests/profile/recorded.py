@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
 from firsttouch.profile.events import log as events
 from firsttouch.records.figures import Table
 from firsttouch.records.findings import Claim, finding
@@ -71,7 +71,7 @@ class Own(_Recorded, Experiment):
     name = "own"
     order = 906
     question = "What did the driver move in a fresh process?"
-    fresh_process = True
+    worker = WorkerRules(fresh=True)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["n"]:

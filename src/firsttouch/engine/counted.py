@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from firsttouch.engine.job import Job
 from firsttouch.engine.planned import Planned
-from firsttouch.experiments.contract.base import Experiment
+from firsttouch.experiments.contract.base import CountingRules, Experiment
 from firsttouch.experiments.contract.contract import why_not_counted
 from firsttouch.machine.backends import BACKENDS, HOST
 from firsttouch.profile.counters import marks
@@ -102,7 +102,8 @@ class PointCounter:
         program = tool.find()
         forms = self._offered_forms(tool, program)
         wanted_counters = list(dict.fromkeys(counter for form in forms.values() for counter in form))
-        by_marks = self._experiment(job.planned).counted_by_marks
+        counting = self._experiment(job.planned).counting
+        by_marks = isinstance(counting, CountingRules) and counting.by_marks
         with _folder_for(tool) as folder:
             run = run_under(
                 lambda worker: [program, *tool.arguments(wanted_counters, folder, worker, "" if by_marks else COUNTED)],

@@ -160,7 +160,7 @@ def _parties(job: Job) -> list[Party]:
 
 def _opens_device_itself(experiment: Experiment) -> bool:
     """True if the device must not be opened before the experiment does so, which may time the opening."""
-    return experiment.fresh_process or not experiment.opens_device
+    return experiment.worker.fresh or not experiment.worker.opens_device
 
 
 def _device_as_stated(experiment: Experiment, job: Job, opened: OpenDevices) -> DeviceInfo:

@@ -110,10 +110,11 @@ class ExperimentOnDevice:
         If even the least number is more, all is skipped. By default it is one for each GPU of the driver, or one
         where one process can carry out points alone.
         """
-        if not self.experiment.ranked or self.reason:
+        ranks = self.experiment.ranks
+        if ranks is None or self.reason:
             return
-        least, gpus = self.experiment.least_ranks, 1 + sum(peer.same_driver for peer in self.device.peers)
-        if most is None and self.experiment.alone:
+        least, gpus = ranks.least, 1 + sum(peer.same_driver for peer in self.device.peers)
+        if most is None and ranks.alone:
             most = 1
         if most is None and (self.device.capabilities.time_class != "gpu" or gpus < 2):
             self.reason = f"{self.name} takes several processes; --ranks {max(2, least)} starts them"
@@ -227,7 +228,7 @@ class ExperimentOnDevice:
         """Why so many ranks are not started; '' if they are."""
         if len(places) <= self.most_ranks:
             return ""
-        one_process = self.experiment.in_one_process(factors)
+        one_process = self.experiment.ranks is not None and self.experiment.ranks.in_one_process(factors)
         takes = "devices; --ranks {} allows" if one_process else "processes; --ranks {} starts"
         return f"{self.name} takes {len(places)} {takes.format(len(places))} them"
 
@@ -244,7 +245,8 @@ class ExperimentOnDevice:
         experiment, factors = self.experiment, candidate.factors
         if self.device.modelled is not None:  # a worker predicts any number of points, and leaves nothing changed
             return self._point(factors, request, reason=why_skipped(experiment, factors, candidate.device))
-        one_process = bool(places) and experiment.in_one_process(factors)
+        ranks = experiment.ranks if places else None
+        one_process = ranks is not None and ranks.in_one_process(factors)
         peer_names = (
             places[1:] if one_process else [str(factors.get(PEER, ""))]
         )  # the latter may be "self" or a NUMA node
@@ -252,17 +254,17 @@ class ExperimentOnDevice:
             factors,
             request,
             reason=why_skipped(experiment, factors, candidate.device),
-            fresh=experiment.fresh_process,
-            own_worker=experiment.own_worker,
+            fresh=experiment.worker.fresh,
+            own_worker=experiment.worker.own,
             environment={**self.device.environment, **self.environment, **environment_of(experiment, factors)},
             places=places,
             one_process=one_process,
-            mpi=bool(places) and experiment.takes_mpi(factors),
+            mpi=ranks is not None and ranks.takes_mpi(factors),
             peers=[devices[name] for name in peer_names if name in devices],
             ranks=[] if one_process else [devices[name] for name in places],
             sampled=is_sampled(experiment, factors),
             stands_for=self._equal_places(candidate),
-            state=experiment.process_state(factors),
+            state=experiment.worker.state(factors),
         )
 
     def _equal_places(self, candidate: Candidate) -> list[Location]:
@@ -287,7 +289,7 @@ class ExperimentOnDevice:
         """The points with their limits of time. seconds: of the sampling of each; timeout: --timeout."""
         if self.device.modelled is not None:
             seconds = 0.0
-        limit = timeout or max(LIMIT, 20 * seconds, self.experiment.timeout)
+        limit = timeout or max(LIMIT, 20 * seconds, self.experiment.worker.timeout)
         return [p if p.reason else replace(p, seconds=seconds, limit=limit) for p in points]
 
     def _chosen_values(self, factors: Factors) -> tuple[Scalar, ...]:

@@ -16,7 +16,7 @@ from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
-from firsttouch.experiments.contract.base import Experiment, Factor, describe_factors
+from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, describe_factors
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.profile.events import log as events
 from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
@@ -90,8 +90,8 @@ def make_plan(
     """
     chosen = choose(facts.noun, request.experiments, experiments)
     selected, preset = choose_devices(request.devices, devices), choose_preset(request.preset)
-    if request.ranks is not None and not any(experiments[name].ranked for name in chosen):
-        ranked = ", ".join(name for name, experiment in experiments.items() if experiment.ranked)
+    if request.ranks is not None and not any(experiments[name].ranks for name in chosen):
+        ranked = ", ".join(name for name, experiment in experiments.items() if experiment.ranks)
         raise UsageError(
             f"--ranks was given, but nothing that was chosen takes several processes; accepted with: {ranked or 'none'}"
         )
@@ -217,7 +217,7 @@ class ExperimentsOutput(Output, frozen=True, kw_only=True, tag="firsttouch-run-l
 def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> ExperimentListing:
     pairs = [on_device(experiment.name, experiment, device, preset, {}) for device in devices]
     for pair in pairs:
-        pair.limit_ranks(experiment.least_ranks)
+        pair.limit_ranks(experiment.ranks.least if experiment.ranks else None)
     _keep_chosen_devices(pairs, devices, {})
     return ExperimentListing(
         name=experiment.name,
@@ -226,7 +226,7 @@ def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], prese
         factors=describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
         devices={p.device.name: {f.name: _accepted_words(f) for f in p.factors} for p in pairs if not p.reason},
         not_on={p.device.name: p.reason for p in pairs if p.reason},
-        counters=experiment.counters_offered,
+        counters=isinstance(experiment.counting, CountingRules),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, WorkerRules
 from firsttouch.experiments.contract.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
 from firsttouch.experiments.contract.modelled import known_prices, predicted
 from firsttouch.experiments.contract.presets import SHORT, STANDARD, Below, Contains, Not, exclude, leave_out, take_only
@@ -108,8 +108,10 @@ class Allocation(Experiment):
     )  # fmt: skip
     share = 1.5
     setup = 0.08
-    own_worker = True  # malloc keeps what others freed: 64 KiB took 23 ns after them, and 831 ns in a new process
-    timeout = 240.0  # 100 blocks of 1 GiB of page-locked memory take about a minute
+    worker = WorkerRules(
+        own=True,  # malloc keeps what others freed: 64 KiB took 23 ns after them, and 831 ns in a new process
+        timeout=240.0,  # 100 blocks of 1 GiB of page-locked memory take about a minute
+    )
 
     rules = (
         leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),

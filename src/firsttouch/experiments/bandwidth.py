@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_number
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     MIN_STREAM_BYTES,
     GiB,
@@ -191,7 +191,7 @@ class Bandwidth(Experiment):
     )  # fmt: skip
     share = 3.0
     setup = 0.2
-    counters_offered = True
+    counting = CountingRules()
 
     rules = (
         exclude("arrays=memory takes arrays that no cache holds, unless --set arrays=memory size=... names others",

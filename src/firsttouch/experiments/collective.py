@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, RankRules
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
@@ -88,7 +88,11 @@ def _is_main(candidate: Candidate) -> bool:
 
 
 def _is_in_one_process(candidate: Candidate) -> bool:
-    return candidate.experiment.in_one_process(candidate.factors)
+    return _in_one_process(candidate.factors)
+
+
+def _in_one_process(factors: Factors) -> bool:
+    return factors.get(PROCESSES) == ONE
 
 
 class Collective(Experiment):
@@ -142,8 +146,12 @@ class Collective(Experiment):
     )  # fmt: skip
     share = 0.3
     setup = 0.2
-    ranked = True
-    least_ranks = 1
+    ranks = RankRules(
+        places=lambda factors, device: dealt_out(device, factors.count(RANKS)),
+        least=1,
+        takes_mpi=lambda factors: factors[INTERFACE] != XCCL,
+        in_one_process=_in_one_process,
+    )
     switches_of = ("memory", "copies")
     rules = (
         leave_out(
@@ -159,15 +167,6 @@ class Collective(Experiment):
         leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
     )
     properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
-
-    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        return dealt_out(device, factors.count(RANKS))
-
-    def takes_mpi(self, factors: Factors) -> bool:
-        return factors[INTERFACE] != XCCL
-
-    def in_one_process(self, factors: Factors) -> bool:
-        return factors.get(PROCESSES) == ONE
 
     def optional(self) -> Sequence[Factor]:
         return [_processes([EACH])]
@@ -194,9 +193,9 @@ class Collective(Experiment):
         return xccl_environment() if factors[INTERFACE] == XCCL else {}
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if self.in_one_process(factors) and factors.count(RANKS) == 1:
+        if _in_one_process(factors) and factors.count(RANKS) == 1:
             return "a rank that is alone has a process of its own in any case"
-        if self.in_one_process(factors) and factors[INTERFACE] != XCCL:
+        if _in_one_process(factors) and factors[INTERFACE] != XCCL:
             return "only NCCL and RCCL take several devices of one process"
         if factors.count(RANKS) == 1 and factors[INTERFACE] != XCCL:
             return "a rank that is alone has none to communicate with; --ranks 2 starts two"
@@ -211,7 +210,7 @@ class Collective(Experiment):
         interface, shape, ranks = point.text(INTERFACE), OPERATIONS[point.text(OPERATION)], point.count(RANKS)
         by_device = by_device_address(interface, _entries(point.factors, session.info))
         devices = [session.device, *map(session.peer, session.peers)]
-        if self.in_one_process(point.factors):
+        if _in_one_process(point.factors):
             comms = session.xccl_of(devices)
         else:
             comms = [open_interface(interface, session, device_memory=by_device)]

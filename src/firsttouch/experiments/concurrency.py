@@ -52,6 +52,7 @@ class Concurrency(Experiment):
     order = 100
     question = "What do CPU and GPU gain by working at once?"
     metric = Metric("ms", "lower")
+    counting = ONE_AT_A_TIME
     counted = (
         "One iteration: the CPU (all threads) adds one to every 32-bit integer of one half of an array, the GPU to "
         "every integer of the other half; then they swap halves. concurrent: both at once, in place; lockstep: the "
@@ -153,9 +154,6 @@ class Concurrency(Experiment):
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         reasons = (_why_not_used(name, factors.text("strategy"), device) for name in _allocators_of_halves(factors))
         return next((reason for reason in reasons if reason), None)
-
-    def why_not_counted(self, factors: Factors) -> str:
-        return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size, of_halves = session.device, point.size("size"), _allocators_of_halves(point.factors)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from firsttouch.base.processes import python_module
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
 from firsttouch.experiments.contract.presets import QUICK, leave_out
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry
@@ -112,7 +112,7 @@ class StartUp(Experiment):
     share = 1.0
     setup = 1.0
     switches_of = ()
-    opens_device = False  # a worker that holds the device open would change the times
+    worker = WorkerRules(opens_device=False)  # a worker that holds the device open would change the times
 
     rules = (
         leave_out("compiling for the host's processor is left to longer presets",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.levels import levels
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     GiB,
@@ -102,7 +102,7 @@ class Latency(Experiment):
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
     share = 3.0
-    counters_offered = True
+    counting = CountingRules()
 
     rules = (
         leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),

@@ -53,6 +53,7 @@ class Locking(Experiment):
     order = 110
     question = "What does a critical section cost that CPU and GPU compete for?"
     metric = Metric("ns", "lower")
+    counting = ONE_AT_A_TIME
     counted = (
         "One critical section: the time of a run over the sections that all competitors completed in it. A "
         "competitor, a CPU thread or one of the gpu_group_threads threads of a GPU group, makes `outside` accesses to "
@@ -189,9 +190,6 @@ class Locking(Experiment):
         if "gpu" in agents and factors["gpu_group_threads"] != 1 and not _has_concurrent_groups(device):
             return f"the threads of a group run one after another on {device.name}"
         return _why_not_at_once(factors, agents, device)
-
-    def why_not_counted(self, factors: Factors) -> str:
-        return ONE_AT_A_TIME
 
     def measure(self, point: Point, session: Session) -> Measurement:
         rivals = point["rivals"]

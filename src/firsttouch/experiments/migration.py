@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, ReportSection
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+    ReportSection,
+)
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
@@ -253,7 +261,7 @@ class Migration(Experiment):
     share = 1.0
     switches_of = ("memory", "copies")
 
-    counters_offered = True
+    counting = CountingRules(why_not=lambda factors: COUNTED_ELSEWHERE if factors["events"] == "on" else "")
 
     rules = (
         leave_out("on the host's processor no page moves, so atomics make no difference",
@@ -352,9 +360,6 @@ class Migration(Experiment):
         if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
             return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
         return ""
-
-    def why_not_counted(self, factors: Factors) -> str:
-        return COUNTED_ELSEWHERE if factors["events"] == "on" else ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, with_events = session.device, point["events"] == "on"

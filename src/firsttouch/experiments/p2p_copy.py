@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.errors import NotModelled
-from firsttouch.experiments.contract.base import Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -81,11 +81,16 @@ def _may_move(entry: AllocatorInfo) -> bool:
     return entry.managed or (is_plain_host(entry.name) and entry.gpu == "direct")
 
 
+def _state_left(factors: Factors) -> str:
+    return f"{ACCESS} {ONE_WAY}" if factors.get(ACCESS) == ONE_WAY else ""
+
+
 class P2pCopy(PairExperiment):
     """Copies from one device to another. Sources: nvbandwidth's method; Schieffer et al. 2025 (MI300A nodes)."""
 
     name = "p2p-copy"
     order = 220
+    worker = WorkerRules(state=_state_left)
     question = "How fast are copies between two devices?"
     questions: ClassVar = {"node": "How fast are copies between two NUMA nodes?"}
     metric = Metric("GB/s", "higher")
@@ -196,9 +201,6 @@ class P2pCopy(PairExperiment):
         if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
             return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
         return ""
-
-    def process_state(self, factors: Factors) -> str:
-        return f"{ACCESS} {ONE_WAY}" if factors.get(ACCESS) == ONE_WAY else ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         engine, peer = factors.text("engine"), device.peer(factors.text(PEER))

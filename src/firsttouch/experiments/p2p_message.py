@@ -9,7 +9,7 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, RankRules
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES, WAYS
 from firsttouch.experiments.contract.pairs import (
@@ -61,6 +61,13 @@ from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, F
 from firsttouch.workers.session import Session
 
 
+def _places(factors: Factors, device: DeviceInfo) -> Sequence[str]:
+    holder = owner(factors, device.name)
+    if factors[INTERFACE] == XCCL and holder == device.name:
+        return [device.name]  # NCCL refuses two ranks on one GPU
+    return [device.name, device.name if NODE in factors else holder]
+
+
 class P2pMessage(PairExperiment):
     """Messages between two ranks. Source: the OSU micro-benchmarks; Schieffer et al. 2025 (MI300A nodes)."""
 
@@ -106,23 +113,13 @@ class P2pMessage(PairExperiment):
     )  # fmt: skip
     share = 0.3
     setup = 0.25
-    ranked = True
-    least_ranks = 1
+    ranks = RankRules(places=_places, least=1, takes_mpi=lambda factors: factors[INTERFACE] != XCCL)
     switches_of = ("memory", "copies")
     rules = (
         leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
         *(rule for rule in PairExperiment.rules if not rule.strict),
     )
     properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
-
-    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        holder = owner(factors, device.name)
-        if factors[INTERFACE] == XCCL and holder == device.name:
-            return [device.name]  # NCCL refuses two ranks on one GPU
-        return [device.name, device.name if NODE in factors else holder]
-
-    def takes_mpi(self, factors: Factors) -> bool:
-        return factors[INTERFACE] != XCCL
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.role != "gpu"

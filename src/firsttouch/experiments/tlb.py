@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.experiments.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -139,7 +139,11 @@ class Tlb(Experiment):
             where={"method": "counter"}),
     )  # fmt: skip
 
-    counters_offered = True
+    counting = CountingRules(
+        why_not=lambda factors: (
+            "method=counter reads the processor's counter itself" if factors["method"] == "counter" else ""
+        )
+    )
 
     rules = (
         leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
@@ -224,9 +228,6 @@ class Tlb(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("agent"))
-
-    def why_not_counted(self, factors: Factors) -> str:
-        return "method=counter reads the processor's counter itself" if factors["method"] == "counter" else ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["method"] == "counter":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Factor
+from firsttouch.experiments.contract.base import Factor, RankRules
 from firsttouch.experiments.contract.common import unavailable, unreachable
 from firsttouch.experiments.contract.rank_interfaces import (
     INTERFACES,
@@ -96,12 +95,13 @@ def environment(factors: Factors) -> dict[str, str]:
     return xccl_environment() if factors.get(INTERFACE) == XCCL else {}
 
 
-def places(factors: Factors, device: DeviceInfo) -> Sequence[str]:
-    return dealt_out(device, ranks_of(factors)) if ranks_of(factors) > 1 else []
-
-
-def takes_mpi(factors: Factors) -> bool:
-    return factors.get(INTERFACE) in INTERFACES and factors[INTERFACE] != XCCL
+RANKS_OF_APPS = RankRules(
+    places=lambda factors, device: dealt_out(device, ranks_of(factors)) if ranks_of(factors) > 1 else [],
+    least=1,
+    takes_mpi=lambda factors: factors.get(INTERFACE) in INTERFACES and factors[INTERFACE] != XCCL,
+    alone=True,
+)
+"""How the processes of an application carry out its points."""
 
 
 class Exchanges:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.outputs import Output
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection, describe_factors
+from firsttouch.experiments.contract.base import (
+    CountingRules,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+    ReportSection,
+    WorkerRules,
+    describe_factors,
+)
 from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
 from firsttouch.experiments.contract.rules import Preset
@@ -148,16 +157,16 @@ class Applications(Experiment):
 class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
-    fresh_process = True
+    worker = WorkerRules(fresh=True)
     setup = None
-    counters_offered = counted_by_marks = True
-    least_ranks = 1
-    alone = True
 
     def __init__(self, app: type[App], requested: Mapping[str, Sequence[Scalar]] | None = None) -> None:
         super().__init__({app.name: app})
         self.app, self.requested = app, requested or {}
-        self.ranked = app.exchanges
+        self.counting = CountingRules(
+            by_marks=True, why_not=lambda factors: counting.why_not(app, factors, self.requested)
+        )
+        self.ranks = exchanging.RANKS_OF_APPS if app.exchanges else None
 
     def supports(self, device: DeviceInfo) -> str | None:
         return (
@@ -234,15 +243,6 @@ class Application(Applications):
 
     def sampled(self, factors: Factors) -> bool:
         return timelines.is_wanted(factors)
-
-    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        return exchanging.places(factors, device)
-
-    def takes_mpi(self, factors: Factors) -> bool:
-        return exchanging.takes_mpi(factors)
-
-    def why_not_counted(self, factors: Factors) -> str:
-        return counting.why_not(self.app, factors, self.requested)
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
         from firsttouch.harness.predicting import predict_application

@@ -226,7 +226,7 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
         names = [experiment_of[name] for name in kinds or experiment_of]
         points = f"{count(len(chosen), 'point')} of {join_names(names, 'or')}, none of which is ok and verified"
         lack = points if chosen else f"no points of {join_names(names, 'or')}"
-        ranks = " --ranks 2" if any(all_experiments()[name].ranked for name in names) else ""
+        ranks = " --ranks 2" if any(all_experiments()[name].ranks for name in names) else ""
         raise UsageError(f"{directory} holds {lack}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
     return fastest
 

@@ -213,6 +213,69 @@ class ReportSection:
     findings: Callable[[Sequence[Record], DeviceInfo | None], Sequence[Finding]] | None = None
 
 
+def _on_one_device(factors: Factors, device: DeviceInfo) -> Sequence[str]:
+    return [device.name] * factors.count(RANKS)
+
+
+@dataclass(frozen=True)
+class RankRules:
+    """How several processes, the ranks, carry out the points of an experiment together.
+
+    Each calls measure(); its session has `rank` and `ranks`. Samples and counters are those that rank 0 returns.
+
+    Attributes:
+        places: the device of each rank, by name; by default that of the point. None if one process carries the point
+            out as that of any other experiment.
+        least: the fewest ranks of a point.
+        takes_mpi: whether they use MPI; otherwise they need no launcher.
+        in_one_process: whether one process has the devices of all ranks; its session has those of the others as
+            `peers`.
+        alone: a call without --ranks plans the points that one process carries out.
+    """
+
+    places: Callable[[Factors, DeviceInfo], Sequence[str]] = _on_one_device
+    least: int = 2
+    takes_mpi: Callable[[Factors], bool] = lambda factors: True
+    in_one_process: Callable[[Factors], bool] = lambda factors: False
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerRules:
+    """In which process the points of an experiment are measured.
+
+    Attributes:
+        fresh: each in a new worker.
+        own: in a worker that has measured no other experiment.
+        opens_device: if not, the worker must not open the device. environment() must then return a variable that no
+            other experiment has, so that no other experiment has opened the device in the same worker.
+        timeout: seconds that a point may take without --timeout, where that is more than the points of others may.
+        state: what a point leaves changed in its worker, or ''. Points that differ in it share no worker.
+    """
+
+    fresh: bool = False
+    own: bool = False
+    opens_device: bool = True
+    timeout: float = 0.0
+    state: Callable[[Factors], str] = lambda factors: ""
+
+
+@dataclass(frozen=True)
+class CountingRules:
+    """How the points of an experiment are counted with the vendor's profiler.
+
+    The experiment takes its stopping rule from session.stop(). Its probe launches what it times by Lab::timed_kernel.
+
+    Attributes:
+        by_marks: while it is counted, it launches the kernels of profile/counters/marks.py around what is counted and
+            around its iterations. Then all kernels between them are counted, whatever their names.
+        why_not: why a point is not counted, or ''.
+    """
+
+    by_marks: bool = False
+    why_not: Callable[[Factors], str] = lambda factors: ""
+
+
 class Experiment:
     """A question with factors, a metric and a figure."""
 
@@ -236,20 +299,10 @@ class Experiment:
     setup: ClassVar[float | None] = 0.04
     """Seconds that one of its points takes besides sampling, for the planned time of a run; None if they are unknown.
     """
-    fresh_process: ClassVar[bool] = False
-    """True if every point is measured in a new worker."""
-    own_worker: ClassVar[bool] = False
-    """True if its points are measured in a worker that has measured no other experiment."""
-    timeout: ClassVar[float] = 0.0
-    """Seconds that one of its points may take without --timeout, where that is more than the points of others may."""
-    counters_offered: ClassVar[bool] = False
-    """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
-    session.stop(), and its probe launches what it times by Lab::timed_kernel.
-    """
-    counted_by_marks: ClassVar[bool] = False
-    """True if, while it is counted, it launches the kernels of profile/counters/marks.py around what is counted and
-    around its iterations. Then all kernels between them are counted, whatever their names.
-    """
+    worker: WorkerRules = WorkerRules()
+    """In which process its points are measured."""
+    counting: CountingRules | str = "the vendor's counters are not offered for this experiment"
+    """How --counters counts its points with the vendor's profiler; or why it does not."""
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
@@ -269,32 +322,12 @@ class Experiment:
     switches_of: ClassVar[Sequence[Part]] = ("memory",)
     """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
     experiment that measures what they change has them, so that no two records with different values look alike."""
-    ranked: bool = False
-    """True if several processes carry out a point together: the ranks that places() names. Each calls measure(); its
-    session has `rank` and `ranks`. Samples and counters are those that rank 0 returns. See in_one_process().
-    """
-    least_ranks: ClassVar[int] = 2
-    """The fewest ranks of a point of a ranked experiment."""
-    alone: ClassVar[bool] = False
-    """True if a call without --ranks plans the points of a ranked experiment that one process carries out."""
-
-    def takes_mpi(self, factors: Factors) -> bool:
-        """Returns whether the ranks of a ranked experiment use MPI. Otherwise they need no launcher."""
-        return True
-
-    def in_one_process(self, factors: Factors) -> bool:
-        """Returns whether one process carries out a point of a ranked experiment, with the devices of all ranks: its
-        session has those of the other ranks as `peers`.
-        """
-        return False
+    ranks: RankRules | None = None
+    """How several processes carry out a point together; None: one carries it out."""
 
     def sampled(self, factors: Factors) -> bool:
         """Returns whether the memory of the worker is sampled while it measures the point."""
         return False
-
-    opens_device: ClassVar[bool] = True
-    """False if the worker must not open the device. environment() must then return a variable that no other experiment
-    has, so that no other experiment has opened the device in the same worker."""
 
     def supports(self, device: DeviceInfo) -> str | None:
         """Returns why the experiment cannot run on the device, or None."""
@@ -329,20 +362,6 @@ class Experiment:
         among the factors are set in any case.
         """
         return {}
-
-    def process_state(self, factors: Factors) -> str:
-        """Returns what this point leaves changed in its worker, or ''. Points that differ in it share no worker."""
-        return ""
-
-    def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        """Returns the device of each rank of a ranked experiment, by name; none if one process carries the point out as
-        that of any other experiment.
-        """
-        return [device.name] * factors.count(RANKS)
-
-    def why_not_counted(self, factors: Factors) -> str:
-        """Returns why --counters does not count the point with the vendor's profiler, or ''."""
-        return "" if self.counters_offered else "the vendor's counters are not offered for this experiment"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""

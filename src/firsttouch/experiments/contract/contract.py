@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from firsttouch.base.errors import UsageError
-from firsttouch.experiments.contract.base import Experiment, Factor
+from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, RankRules, WorkerRules
 from firsttouch.experiments.contract.common import switch_factors
 from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.machine import switches
@@ -29,17 +29,11 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
     "setup": ((int, float, NoneType), "a number of seconds or None"),
-    "fresh_process": (bool, "True or False"),
-    "own_worker": (bool, "True or False"),
-    "timeout": ((int, float), "a number of seconds"),
-    "counters_offered": (bool, "True or False"),
-    "counted_by_marks": (bool, "True or False"),
+    "counting": ((CountingRules, str), "CountingRules or a reason"),
     "across_devices": (bool, "True or False"),
     "switches_of": (Sequence, "a sequence of parts"),
-    "opens_device": (bool, "True or False"),
-    "ranked": (bool, "True or False"),
-    "least_ranks": (int, "a whole number"),
-    "alone": (bool, "True or False"),
+    "worker": (WorkerRules, "WorkerRules"),
+    "ranks": ((RankRules, NoneType), "RankRules or None"),
     "rules": (Sequence, "a sequence of rules"),
     "on_each": (Sequence, "a sequence of mappings"),
     "properties": (Mapping, "a mapping"),
@@ -103,9 +97,9 @@ def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) ->
 
 def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
     """Returns the device of each rank of a point; an empty tuple if one process carries it out."""
-    if not experiment.ranked:
+    if experiment.ranks is None:
         return ()
-    device_names = experiment.places(factors, device)
+    device_names = experiment.ranks.places(factors, device)
     if not (isinstance(device_names, (list, tuple)) and all(isinstance(name, str) for name in device_names)):
         raise _wrong_type_error(experiment, "places", device_names, "the names of devices")
     return tuple(device_names)
@@ -119,7 +113,8 @@ def is_sampled(experiment: Experiment, factors: Factors) -> bool:
 
 
 def why_not_counted(experiment: Experiment, factors: Factors) -> str:
-    return _checked_reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
+    counting = experiment.counting
+    return counting if isinstance(counting, str) else _checked_reason(experiment, "why_not", counting.why_not(factors))
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
