@@ -55,3 +55,13 @@ def test_no_two_types_share_a_name() -> None:
         for match in defined.finditer(path.read_text()):
             places[match[match.lastindex or 0]].append(str(path.relative_to(package)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_the_walks_of_the_architecture_name_what_exists() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = re.findall(r"`([\w/]+\.py): (\w+)`", " ".join(text.split()))
+    assert len(named) > 30
+    for file, name in named:
+        assert re.search(rf"^ *(?:def|class) {name}\b", (ROOT / "src/firsttouch" / file).read_text(), re.MULTILINE), (
+            name
+        )
