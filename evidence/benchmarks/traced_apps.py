@@ -30,10 +30,11 @@ from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.reading import read
+from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.trace import TracedCopy, TracedRun, TracedStep, trace
-from firsttouch.program.traced import kernel_name, program_of_trace
+from firsttouch.program.traced import program_of_trace
 from firsttouch.records.reading import load_results
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recompute"))

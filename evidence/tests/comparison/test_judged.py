@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from statistics import mean
 
 import pytest
 from tests.kept_runs import stored_run, stored_runs
@@ -17,10 +16,6 @@ APPLICATIONS = stored_runs("h200-apps*")
 
 
 results = cache(load_results)
-
-
-def mean_ratio(judged: Judgement) -> float:
-    return mean(ratio for ratio, _ in judged.picked)
 
 
 def too_far(judged: Judgement) -> list[Case]:
@@ -41,9 +36,9 @@ def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Judgement]) 
         assert {*unknown} <= {"cfd_concurrent", "producer_consumer"}
         if not judged.picked:
             continue
-        assert mean_ratio(judged) <= 1.05
+        assert judged.mean_ratio <= 1.05
         assert too_far(judged) == []
-        assert mean_ratio(judged) <= judged.fixed[1]
+        assert judged.mean_ratio <= judged.fixed[1]
 
 
 def test_of_all_applications_measured_several_times_advice_is_better_than_one_strategy_for_all(
@@ -51,8 +46,8 @@ def test_of_all_applications_measured_several_times_advice_is_better_than_one_st
 ) -> None:
     judged = Judgement([case for one in on_the_h200 for case in one.cases]).repeated
     assert len(judged.picked) >= 25
-    assert mean_ratio(judged) < judged.fixed[1]
-    assert mean_ratio(judged) <= 1.05
+    assert judged.mean_ratio < judged.fixed[1]
+    assert judged.mean_ratio <= 1.05
     assert judged.median_error <= 0.2
     assert in_order(judged.pairs) >= 0.9
 
@@ -61,8 +56,8 @@ def test_of_all_applications_measured_several_times_advice_is_better_than_one_st
 def test_advice_is_as_good_with_the_prices_of_another_machine_of_this_kind(prices: str) -> None:
     repeated = [results(directory) for directory in APPLICATIONS if directory.name != "h200-apps"]
     judged = judge(estimator_of(load_results(stored_run(prices))), repeated)
-    assert mean_ratio(judged) < judged.fixed[1]
-    assert mean_ratio(judged) <= 1.05
+    assert judged.mean_ratio < judged.fixed[1]
+    assert judged.mean_ratio <= 1.05
     assert too_far(judged) == []
     assert judged.median_error <= 0.2
     assert in_order(judged.pairs) >= 0.9
@@ -74,8 +69,8 @@ def test_advice_on_other_cards_is_right_at_each_size(size: str) -> None:
     measured = [results(directory) for directory in stored_runs(f"h100-apps-{size}*")]
     judged = judge(estimator_of(load_results(stored_run("h100-quick"))), measured)
     assert len(judged.picked) == len(judged.cases) >= 18
-    assert mean_ratio(judged) <= 1.05
-    assert mean_ratio(judged) < judged.fixed[1]
+    assert judged.mean_ratio <= 1.05
+    assert judged.mean_ratio < judged.fixed[1]
     assert {case.application for case in too_far(judged)} == (
         {"particlefilter", "kmeans"} if size == "64mib" else set()
     )
@@ -85,8 +80,8 @@ def test_on_a_processor_everything_in_place_is_estimated_alike() -> None:
     estimator = estimator_of(load_results(stored_run("xeon-vm-standard")))
     judged = judge(estimator, [load_results(stored_run("xeon-vm-apps"))])
     assert len(judged.picked) == len(judged.cases) >= 18
-    assert mean_ratio(judged) <= 1.05
+    assert judged.mean_ratio <= 1.05
     assert too_far(judged) == []
-    assert mean_ratio(judged) <= judged.fixed[1]
+    assert judged.mean_ratio <= judged.fixed[1]
     assert judged.median_error <= 0.2
     assert in_order(judged.distinct) >= 0.9

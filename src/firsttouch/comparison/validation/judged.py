@@ -176,6 +176,10 @@ class Judgement:
         ratios = [(case.ratio(case.pick), case) for case in self.cases if case.pick is not None]
         return sorted(ratios, key=lambda pair: -pair[0])
 
+    @property
+    def mean_ratio(self) -> float:
+        return mean(ratio for ratio, _ in self.picked)
+
     def within(self, factor: float) -> float:
         return mean(ratio <= factor for ratio, _ in self.picked)
 
