@@ -59,4 +59,5 @@ class Stride(Experiment):
 
     def findings(self, records, device):
         fastest, slowest = extremes(records)
-        return [finding(SLOWEST, slowest, comparison=compare_medians(slowest, fastest))]
+        comparison = compare_medians(slowest, fastest)
+        return [finding(SLOWEST, slowest, comparison=comparison)] if comparison.is_clear else []

@@ -216,7 +216,8 @@ class RunProgress:
         wrong = record.verified is False
         failures = sum(counts[s] for s in (*FAILURES, "wrong data"))
         if (record.status in FAILURES or wrong) and failures <= _PER_EXPERIMENT:
-            failure = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
+            head, why = ("wrong data", record.verified_why) if wrong else (record.status, record.reason)
+            failure = f"{head}: {why}" if why else head
             self._screen.line(f"{title} {_factors(planned)}: {shortened(failure)}")
 
     def end(self) -> None:

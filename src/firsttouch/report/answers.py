@@ -159,7 +159,7 @@ def _divided_sections(
 def _answer_section(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
     good = measured(section.records)
     if not good:
-        reasons, points = Counter((r.status, r.reason) for r in section.records), len(section.records)
+        reasons, points = Counter((r.status, _why_not_used(r)) for r in section.records), len(section.records)
         ((_, reason), most), *_ = [*reasons.most_common(1), (("", ""), 0)]
         share = f" ({most} of {points} points)" if len(reasons) > 1 else ""
         reason_text = f": {reason}{share}" if 2 * most > points else ""
@@ -191,6 +191,11 @@ def _answer_section(section: ReportSection, experiment: Experiment | None, info:
     findings, texts = outcome.value
     problem = "" if texts else "These points support no finding; they are in the table."
     return SectionAnswer(findings if texts else (), problem, outcome.sentence)
+
+
+def _why_not_used(record: Record) -> str:
+    """Why a point is in no finding."""
+    return record.reason or ("the data were wrong" if record.verified is False else "")
 
 
 def _known(experiment: Experiment) -> Collection[str]:
