@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import inspect
 import io
 import os
 import subprocess
@@ -18,6 +19,7 @@ from unittest.mock import patch
 
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import main
+from firsttouch.cli.declaration import Command
 from firsttouch.engine import discover, reporting, runner
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.machine import effects, facts, libraries, nvidia, processor_time
@@ -158,3 +160,10 @@ def _inside(cwd: Path | None) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+def invoke(command: Command, *arguments: object, **options: object) -> None:
+    """A call of a command in this process, with values as the parser of the command line makes them."""
+    parameters = inspect.signature(command.callback).parameters
+    values = dict(zip(parameters, arguments, strict=False)) | options
+    command.callback(**{name: values.get(name, p.default) for name, p in parameters.items()})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.calls import invoke
 from tests.kept_runs import ROOT, stored_run
 from tests.movements import COPY, curve, rates, record
 from tests.node_of_gpus import Node, results, write
@@ -38,19 +39,19 @@ Out = pytest.CaptureFixture[str]
 
 
 def test_the_answer_is_the_run_of_the_fastest_over_the_size(written: Write, capsys: Out) -> None:
-    interfaces.command(written(OWN))
+    invoke(interfaces.command, written(OWN))
     out = capsys.readouterr().out
     assert out.startswith("Copies: kernel is the fastest in 2 of 4 cases, copy-engine in 2.")
     assert "changes with the size in 1 of 1 comparison." in " ".join(out.split())
     assert "Copies, bandwidth: gpu:0 to gpu:1, device memory, first touch by the GPU" in out
     assert "kernel to 64 KiB (up to 4 times, at 4 KiB), copy-engine from 1 MiB (up to 3 times, at 16 MiB)" in out
-    interfaces.command(written(OWN), everything=True)
+    invoke(interfaces.command, written(OWN), everything=True)
     assert "kernel to copy-engine between 64 KiB and 1 MiB" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_tie_and_a_single_interface_are_named(written: Write, capsys: Out) -> None:
     pinned = [record("p2p-copy", 5, {"engine": "kernel", **COPY, "target": "pinned", "size": 64})]
-    interfaces.command(written([*curve("kernel", rates(4)), *curve("copy-engine", rates(4)), *pinned]))
+    invoke(interfaces.command, written([*curve("kernel", rates(4)), *curve("copy-engine", rates(4)), *pinned]))
     out = capsys.readouterr().out
     assert "copy-engine or kernel at 4 KiB" in out
     assert "Copies: no interface is clearly the fastest in any of 1 case." in out
@@ -65,18 +66,18 @@ def test_many_movements_fit_on_one_screen_but_all_are_there_if_asked_for(written
         for engine, rate in (("kernel", 10 + n), ("copy-engine", 39))
         for one in [record("p2p-copy", rate, {"engine": engine, **COPY, "peer": f"gpu:{n + 1}", "size": 64 << n % 20})]
     ]
-    interfaces.command(written(records))
+    invoke(interfaces.command, written(records))
     out = capsys.readouterr().out
     assert "more: --all" in out
     assert len(out.splitlines()) <= LINES
     assert max(map(len, out.splitlines())) <= 100
-    interfaces.command(written(records), everything=True)
+    invoke(interfaces.command, written(records), everything=True)
     assert "more: --all" not in capsys.readouterr().out
 
 
 def test_json_has_every_row_and_crossover_and_is_what_python_returns(written: Write, capsys: Out) -> None:
     directory = written(OWN)
-    interfaces.command(directory, as_json=True)
+    invoke(interfaces.command, directory, as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert data == firsttouch.interfaces(directory)
     assert len(data["rows"]) == 4
@@ -103,14 +104,14 @@ def test_json_has_every_row_and_crossover_and_is_what_python_returns(written: Wr
 )
 def test_a_wrong_call_says_what_to_do(records: list[Record], kind: list[str], said: str, written: Write) -> None:
     with pytest.raises(UsageError, match=r"^[^\n]*$") as error:
-        interfaces.command(written(records), kind)
+        invoke(interfaces.command, written(records), kind)
     assert said in str(error.value)
 
 
 def test_pairs_with_the_same_answer_are_one_row(tmp_path: Path, capsys: Out) -> None:
     node = Node(slow_pair=(2, 5))
     directory = write(node, tmp_path / "node")
-    interfaces.command(directory, ["copy", "message"], everything=True)
+    invoke(interfaces.command, directory, ["copy", "message"], everything=True)
     out = " ".join(capsys.readouterr().out.split())
     assert "55 pairs (not cuda:0 to cuda:1) xccl at 64 MiB (up to" in out
     assert "Copies: no interface is clearly the fastest in any of 27 cases. Messages: xccl is the fastest" in out
@@ -123,16 +124,16 @@ def test_pairs_with_the_same_answer_are_one_row(tmp_path: Path, capsys: Out) -> 
 
 
 def test_the_docs_quote_what_is_printed(capsys: Out) -> None:
-    interfaces.command(stored_run("h200-pairs"), ["copy"])
+    invoke(interfaces.command, stored_run("h200-pairs"), ["copy"])
     page = (ROOT / "docs/interfaces.md").read_text()
     for line in capsys.readouterr().out.splitlines():
         assert line.strip() in page
 
 
 def test_results_of_real_machines_are_answered(capsys: Out) -> None:
-    interfaces.command(stored_run("h200-message"))
+    invoke(interfaces.command, stored_run("h200-message"))
     assert "mpi from 1 B to 1 GiB" in capsys.readouterr().out
-    interfaces.command(stored_run("h200-collective"))
+    invoke(interfaces.command, stored_run("h200-collective"))
     assert "no choice to compare" in capsys.readouterr().out
-    interfaces.command(stored_run("h200-pairs"), ["copy"])
+    invoke(interfaces.command, stored_run("h200-pairs"), ["copy"])
     assert "kernel\n    at 16 MiB (1.07 times), copy-engine or peer-call" in capsys.readouterr().out

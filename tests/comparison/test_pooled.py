@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.calls import invoke
 from tests.comparison.made_up import results_of
 from tests.experiments.fake_records import a_record
 from tests.kept_runs import stored_run
@@ -120,10 +121,10 @@ def test_two_kernels_with_other_pages_answer_what_one_cannot(
             for r in managed
         ]  # fmt: skip
         (tmp_path / name / "results.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
-    cli.command([tmp_path / "4k"], everything=True)
+    invoke(cli.command, [tmp_path / "4k"], everything=True)
     out = " ".join(capsys.readouterr().out.split())
     assert "it compares a run with page_bytes 64 KiB and one with page_bytes 4 KiB: measure each, and name both" in out
-    cli.command([tmp_path / "4k", tmp_path / "64k"], as_json=True)
+    invoke(cli.command, [tmp_path / "4k", tmp_path / "64k"], as_json=True)
     found = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert found["gh-64k-alloc"]["verdict"] == "holds"
     assert "page_bytes 4 KiB against page_bytes 64 KiB" in found["gh-64k-alloc"]["why"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import invoke
 from tests.comparison.runs import Change, another_run, copy, scale
 from tests.kept_runs import stored_run
 from tests.schemas import assert_valid
@@ -66,7 +67,7 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
     assert comparison.phases is not None
     ratios = [g.ratio for g in comparison.phases.groups if g.differs]
     assert all(ratio is not None and 9 < ratio < 11 for ratio in ratios)
-    cli.command([before, after], as_json=True)
+    invoke(cli.command, [before, after], as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert_valid("compare", data)
     (sentence,) = data["phases"]["answer"]
@@ -134,5 +135,5 @@ def test_applications_with_other_inputs_are_not_compared(tmp_path: Path, capsys:
     assert "pathfinder" not in points
     assert comparison.phases is not None
     assert not any("pathfinder" in group.experiment for group in comparison.phases.groups)
-    cli.command([one, other])
+    invoke(cli.command, [one, other])
     assert "app pathfinder is not compared: its inputs differ (cols" in " ".join(capsys.readouterr().out.split())

@@ -93,16 +93,13 @@ def command(
     Example: firsttouch compare before1,before2,before3 after1,after2,after3 --fail-over 5%
     """
     from firsttouch.comparison.compare import compare_results
-    from firsttouch.engine.reporting import NotDrawn, draw_comparison
+    from firsttouch.engine.reporting import draw_comparison, page_or_reason
 
     sides = sides or []
-    comparison, page, not_drawn = compare_results(sides, fail_over), None, ""
-    if out is not None:
-        try:
-            page = draw_comparison(sides, out, fail_over)
-        except NotDrawn as error:  # which does not lose the comparison
-            not_drawn = str(error)
-    return Compared(comparison, page, not_drawn)
+    comparison = compare_results(sides, fail_over)
+    if out is None:
+        return Compared(comparison)
+    return Compared(comparison, *page_or_reason(lambda: draw_comparison(sides, out, fail_over)))
 
 
 @command.shown

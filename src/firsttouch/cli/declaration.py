@@ -237,12 +237,6 @@ class Command:
         call.__doc__ = self.find.__doc__
         return call
 
-    def __call__(self, *arguments: Any, **options: Any) -> None:
-        """A call of the command line, with values as its parser makes them."""
-        parameters = inspect.signature(self.callback).parameters
-        values = dict(zip(parameters, arguments, strict=False)) | options
-        self.callback(**{name: values.get(name, p.default) for name, p in parameters.items()})
-
     def _print(self, found: Any, as_json: bool, **options: Any) -> int:
         """Prints what was found, as JSON or as words. Returns the exit status."""
         if as_json:

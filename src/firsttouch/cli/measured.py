@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import RunOutcome
     from firsttouch.engine.work import Work
-    from firsttouch.harness.outcomes.explanations import Explanation
     from firsttouch.records.schema import Record
     from firsttouch.report.conclusions import Conclusions
 
@@ -69,17 +68,26 @@ def check_explained(devices: Sequence[str]) -> None:
         raise UsageError("--explain says what a prediction follows from; give --device model:PLATFORM, without others")
 
 
-def explained(work: Work, outcome: RunOutcome) -> list[Explanation]:
-    """Explains the predictions of a run, in its summary too, and writes a trace of them into its directory."""
+def _concluded(work: Work, outcome: RunOutcome, explain: bool) -> Measured:
+    """What a run that ended says. explain: whether its predictions are explained first."""
+    from firsttouch.report.conclusions import conclusions
+
+    if explain:
+        _explain(work, outcome)
+    return Measured(outcome, conclusions(outcome.results))
+
+
+def _explain(work: Work, outcome: RunOutcome) -> None:
+    """Explains the predictions of a run in its summary, and writes a trace of them into its directory."""
     from firsttouch.harness.explaining import explain
     from firsttouch.profile.events.predicted_trace import write_predicted_trace
     from firsttouch.records.schema import Factors
 
     records = outcome.results.records
-    explanations = explain(records, lambda record: work.find(record.experiment, Factors(record.factors)))
+    outcome.summary["explanations"] = explain(
+        records, lambda record: work.find(record.experiment, Factors(record.factors))
+    )
     write_predicted_trace(outcome.directory, records)
-    outcome.summary["explanations"] = explanations
-    return explanations
 
 
 class _Silent:
@@ -104,12 +112,8 @@ class _Silent:
 def measure(work: Work, options: RunOptions, *, explain: bool = False) -> Measured:
     """Carries out a call of `import firsttouch`."""
     from firsttouch.engine.runner import run
-    from firsttouch.report.conclusions import conclusions
 
-    outcome = run(work, options, _Silent())
-    if explain:
-        explained(work, outcome)
-    return Measured(outcome, conclusions(outcome.results))
+    return _concluded(work, run(work, options, _Silent()), explain)
 
 
 def measure_in_terminal(
@@ -125,7 +129,6 @@ def measure_in_terminal(
     """
     from firsttouch.cli.progress import RunProgress
     from firsttouch.engine.runner import run
-    from firsttouch.report.conclusions import conclusions
 
     progress = RunProgress()
     try:
@@ -144,9 +147,7 @@ def measure_in_terminal(
         print_failure(f"{error}{kept}", 1, as_json, work.name)
         return 1
     with code_of_modules(options.modules, options.timeout):
-        if explain:
-            explained(work, outcome)
-        found = Measured(outcome, conclusions(outcome.results))
+        found = _concluded(work, outcome, explain)
     if as_json:
         print_json(found.output())
     else:

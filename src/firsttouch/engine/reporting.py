@@ -10,7 +10,7 @@ import json
 import resource
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from firsttouch.base.errors import UsageError
@@ -63,8 +63,13 @@ def advice_page(
         return None, ""
     if profile is None:
         raise UsageError("--out writes the page of advice about a traced program; name that with --profile DIR")
+    return page_or_reason(lambda: draw_advice(directories, out, profile, device, process))
+
+
+def page_or_reason(draw_page: Callable[[], Path]) -> tuple[Path | None, str]:
+    """The page that a call draws; or None and why it was not drawn, which does not lose what it is about."""
     try:
-        return draw_advice(directories, out, profile, device, process), ""
+        return draw_page(), ""
     except NotDrawn as error:
         return None, str(error)
 
