@@ -12,7 +12,7 @@ from tests.calls import call
 
 from firsttouch.model.platform import platform_names
 from firsttouch.model.scope import NOT_MODELLED
-from firsttouch.records.predicted import of_prediction, said_once
+from firsttouch.records.predicted import said_once
 
 DONE = re.compile(r"\b(took|was|were|ran|measured?)\b")
 
@@ -31,11 +31,6 @@ def test_each_platform_has_an_answer(name: str) -> None:
         assert all(known[n] <= 1.05 * known[advice["take"]] for n in names if n in known)
     choice = advice["settings"]["copy_interface"]
     assert choice is None or not re.search(r"copy of \d+ B ", choice["text"])  # a rate alone says nothing of sizes
-
-
-def test_a_sentence_about_predictions_is_in_the_present() -> None:
-    assert of_prediction("take x: it was the fastest, a run took 3 ms") == "take x: it is the fastest, a run takes 3 ms"
-    assert of_prediction("Blank cells were not measured") == "Blank cells were not predicted"
 
 
 def test_a_paragraph_names_its_platform_once() -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from firsttouch.advice.advisor import advise
 from firsttouch.advice.answer import Advice, StrategyRow
-from firsttouch.advice.wording import sentences_of, turns_of
+from firsttouch.advice.output import answer_in_words
+from firsttouch.advice.verdict import turns_of, verdict_of
+from firsttouch.advice.wording import sentences_of
 from firsttouch.apps import all_apps
 from firsttouch.model.terms import Term
 
@@ -31,7 +33,8 @@ def once(name: str, ms: float) -> StrategyRow:
 
 def answer(*rows: StrategyRow, size: int = 1 << 30) -> list[str]:
     turns = turns_of(rows, "", [])
-    return sentences_of(Advice("cuda:0", "a GPU", "gemm", size, "", list(rows), [], turns=turns), "")
+    verdict = verdict_of(rows, size, fastest_known=True, predicted=False)
+    return sentences_of(Advice("cuda:0", "a GPU", "gemm", size, "", list(rows), [], verdict, turns=turns))
 
 
 def test_most_of_it_is_above_half() -> None:
@@ -101,7 +104,7 @@ def test_what_is_kept_is_said_with_its_ties_and_bounds() -> None:
     ],
 )
 def test_nothing_is_taken_for_toys(asked: dict[str, Any]) -> None:
-    (first, *_) = advise([RESULTS / "h200-standard"], apps=all_apps(), **asked).sentences
+    (first, *_) = sentences_of(advise([RESULTS / "h200-standard"], apps=all_apps(), **asked))
     assert re.fullmatch(
         r"For .*, there is too little data for the memory method to matter: \S+ adds an estimated [\d.]+ [nu]s, .*",
         first,
@@ -110,5 +113,5 @@ def test_nothing_is_taken_for_toys(asked: dict[str, Any]) -> None:
 
 def test_a_few_bytes_that_are_used_in_turn_often_do_matter() -> None:
     advice = advise([RESULTS / "h200-standard"], pattern="alternate", size=8192, sets={"kernels": 1000})
-    assert advice.sentences[0].startswith("Take ")
-    assert "in turn, 1,000 times" in advice.sentences[0]
+    assert answer_in_words(advice)[0].startswith("Take ")
+    assert "in turn, 1,000 times" in answer_in_words(advice)[0]

@@ -17,6 +17,7 @@ from tests.kept_runs import stored_run
 from firsttouch.advice import advisor
 from firsttouch.advice.advisor import advise
 from firsttouch.advice.answer import Advice
+from firsttouch.advice.output import output
 from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
 from firsttouch.program.patterns import PATTERNS
@@ -36,7 +37,7 @@ _loaded = cache(load_results)
 
 
 def builtins(advice: Advice) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(advice.output()))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(output(advice)))
     return plain
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from firsttouch.advice.advisor import ranked
+from firsttouch.advice.output import answer_in_words
 from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time
 from firsttouch.model.estimate import estimate
 from firsttouch.model.measured import MeasuredPrices
@@ -89,10 +90,10 @@ def test_where_unmeasured_turns_decide_the_fastest_is_not_known() -> None:
     """As found on an H100: 2048 updates by thread groups in each turn make managed memory the slowest."""
     many = ranked(program(100, updates=100 * 2048), "a solver", WORK, prices())
     assert not many.fastest_known
-    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(many.sentences)
+    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(answer_in_words(many))
     measured = ranked(program(100, updates=2048), "a solver", WORK, prices(*MEASURED))
     assert measured.fastest_known
-    assert measured.take == "explicit"
+    assert measured.verdict.strategies[0] == "explicit"
     assert ranked(program(1), "a solver", WORK, prices()).fastest_known
 
 

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from tests.calls import call
 
 from firsttouch.advice.advisor import advise
+from firsttouch.advice.output import answer_in_words, output
 from firsttouch.base.errors import UsageError
 from firsttouch.program.patterns import PATTERNS, SETTINGS, program_for, settings_for
 from firsttouch.program.program import Launch, Program, Repeat
@@ -111,9 +112,9 @@ def test_the_advice_names_the_settings() -> None:
     advice = advise([QUICK], pattern="iterate", sets=sets)
     assert (
         "a program with 1 GiB of buffers that writes data on the GPU, updates them in 100 kernels, 2 times in each"
-        in (advice.sentences[0])
+        in (answer_in_words(advice)[0])
     )
-    assert to_builtins(advice.output())["pattern"] == {
+    assert to_builtins(output(advice))["pattern"] == {
         "name": "iterate",
         "settings": {"kernels": 100, "passes": 2, "in": GIB, "out": 64 * MIB, "initialises": "gpu"},
     }

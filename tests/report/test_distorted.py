@@ -12,6 +12,7 @@ import pytest
 from tests.report.drawn import drawing_of, drawn, point
 
 from firsttouch.advice.advisor import advise
+from firsttouch.advice.findings import ESTIMATE
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.machine.conditions import AS_USED, disturbed_percent, measuring_conditions, throttled
 from firsttouch.records.figures import Line, Table
@@ -60,8 +61,8 @@ def test_what_rests_on_first_touches_says_how_memory_comes(
     assert all((HANDED_OUT in number.text) == holds for number in touches if "CPU" in number.text)
     assert not any(HANDED_OUT in number.text for number in others)
     assert any(HANDED_OUT in words for words in screen.conditions) == holds
-    estimates = [sentence.text for sentence in screen.advice if "an estimated" in sentence.text]
-    assert all((AS_USED in text) == holds for text in estimates)
+    estimates = [one.finding for one in screen.advice if one.finding.claim.id == ESTIMATE]
+    assert all((AS_USED in one.claim.text) == holds for one in estimates)
     advice = advise([run], pattern="iterate")
     assert any(row.terms for row in advice.strategies)
     assert (AS_USED in advice.assumptions) == holds

@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
+from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow, Turn
 from firsttouch.advice.settings import Setting, settings
-from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
+from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, fastest_of, turns_of, verdict_of
+from firsttouch.advice.wording import with_buffers
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
@@ -29,7 +30,7 @@ from firsttouch.program import patterns
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
-from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
+from firsttouch.records.predicted import is_predicted, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.sisters import for_device, measured_on
@@ -164,11 +165,6 @@ def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     if not usable:
         raise UsageError("no device in these results runs kernels, so there is nothing to choose between")
     return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
-
-
-def on_processor(device: DeviceInfo) -> str:
-    """The beginning of a sentence about a device that is the host's processor under another name; else ''."""
-    return f"on {device.name}, which is the processor itself, " if device.capabilities.on_host_processor else ""
 
 
 def _processor(results: Results) -> str:
@@ -328,25 +324,28 @@ def ranked(
         terms = {}
     rows, scale, common = _strategy_rows(terms, runs)
     absent = [_put_on_scale(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
-    advice = Advice(device.name, device.title, program, size, scale, rows, absent)
-    advice.fastest_known = not any(a.perhaps_faster for a in absent)
-    advice.assumptions = [*_assumptions(workload, terms), *_of_first_touches(terms, prices)]
-    advice.take = chosen(rows).strategy
-    advice.settings = settings(prices, STRATEGIES[advice.take])
-    advice.settings.control = _control_setting(workload, terms, prices)
-    advice.turns = turns_of(rows, measure, absent)
-    if not runs and (turned := _turned_by_turns(advice.strategies, device.name)):
-        advice.fastest_known = False
-        advice.turns.insert(0, turned)
-    if not runs and (turned := _turned_by_rounds(advice.take, workload, others, prices, app, measure)):
-        advice.fastest_known = False
-        advice.turns.insert(0, turned)
-    advice.predicted = predicted_for([device.name])
-    advice.sentences = sentences_of(advice, on_processor(device))
-    if prediction := advice.predicted:
-        advice.turns = [of_prediction(turn) for turn in advice.turns]
-        advice.sentences = [f"{caption(prediction)}: {of_prediction(sentence)}" for sentence in advice.sentences]
-    return advice
+    best, prediction = fastest_of(rows), predicted_for([device.name])
+    turned = [] if runs else [_by_rounds(best, workload, others, prices, app, measure), _by_small_blocks(rows, device)]
+    unknown = [turn for turn in turned if turn is not None]
+    fastest_known = not unknown and not any(a.perhaps_faster for a in absent)
+    chosen_settings = settings(prices, STRATEGIES[best.strategy])
+    chosen_settings.control = _control_setting(workload, terms, prices)
+    return Advice(
+        device.name,
+        device.title,
+        program,
+        size,
+        scale,
+        rows,
+        absent,
+        verdict_of(rows, size, fastest_known=fastest_known, predicted=bool(prediction)),
+        fastest_known,
+        [*unknown, *turns_of(rows, measure, absent)],
+        [*_assumptions(workload, terms), *_of_first_touches(terms, prices)],
+        chosen_settings,
+        predicted=prediction,
+        on_processor=device.capabilities.on_host_processor,
+    )
 
 
 def _split_withheld(
@@ -421,19 +420,16 @@ def _of_first_touches(terms: Mapping[str, list[Term]], prices: Prices) -> list[s
     return [note] if note and any(t.what.startswith(FIRST_TOUCH) for rows in terms.values() for t in rows) else []
 
 
-def _turned_by_turns(rows: Sequence[StrategyRow], device: str) -> str:
-    """How turns over small blocks that are not measured would turn the advice, or ''."""
+def _by_small_blocks(rows: Sequence[StrategyRow], device: DeviceInfo) -> Turn | None:
+    """How turns over small blocks that are not measured would turn the advice; None if they would not."""
     assumed = {row.strategy: [t for t in row.terms if UNMEASURED_TURNS in assumptions(t.grounds)] for row in rows}
     best, certain = rows[0], [row for row in rows if not assumed[row.strategy]]
     most = best.ms + sum(t.high - t.ms for t in assumed[best.strategy])
     if not assumed[best.strategy] or not certain or most <= SIMILAR * certain[0].ms:
-        return ""
+        return None
     times = sum(t.count for t in assumed[best.strategy])
-    return (
-        f"It is not known to be the fastest: what {count(times, 'turn')} of kernels and the CPU over a small block "
-        f"take is not in these results, and with up to {quantity(most, 'ms')} {certain[0].strategy} is faster"
-        f"{'' if is_predicted(device) else f'; measure: firsttouch run exchange --device {device}'}."
-    )
+    run = "" if is_predicted(device.name) else f"firsttouch run exchange --device {device.name}"
+    return Turn("small blocks", best.strategy, (certain[0].strategy,), most, certain[0].ms, count=times, run=run)
 
 
 def _control_setting(workload: Program, terms: Mapping[str, list[Term]], prices: Prices) -> Setting | None:
@@ -476,17 +472,20 @@ def _terms_named(description: str, terms: Iterable[Term]) -> list[Term]:
     return [term for term in terms if term.what == description]
 
 
-def _turned_by_rounds(
-    take: str, workload: Program, other_programs: Sequence[Program], prices: Prices, app: type[App] | None, measure: str
-) -> str:
-    """What other numbers of rounds would turn the advice, or ''."""
+def _by_rounds(
+    best: StrategyRow,
+    workload: Program,
+    other_programs: Sequence[Program],
+    prices: Prices,
+    app: type[App] | None,
+    measure: str,
+) -> Turn | None:
+    """What other number of rounds would turn the advice; None if none would."""
+    take = best.strategy
     for program in other_programs:
         times = {name: _sum(terms)[0] for name, terms in estimates(program, prices, app)[0].items()}
-        best = min(times, key=lambda name: times[name], default=take)
-        if take in times and times[take] > SIMILAR * times[best]:
-            return (
-                f"It is not known to be the fastest: with {program.rounds} rounds of each loop that data end, not the "
-                f"assumed {workload.rounds}, {best} adds {quantity(times[best], 'ms')} and {take} "
-                f"{quantity(times[take], 'ms')}{measure and f'; measure: {measure}'}."
-            )
-    return ""
+        least = min(times, key=lambda name: times[name], default=take)
+        if take in times and times[take] > SIMILAR * times[least]:
+            rounds, assumed = program.rounds, workload.rounds
+            return Turn("rounds", take, (least,), times[take], times[least], count=rounds, assumed=assumed, run=measure)
+    return None

@@ -1,15 +1,14 @@
-"""The answer of advise as data: the strategies with their times, those without, and what was asked."""
+"""The answer of advise as data: the verdict, the strategies with their times, those without, and what would turn it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from firsttouch.advice.settings import Settings
-from firsttouch.base.outputs import Output
 from firsttouch.model.costs import Ground
 from firsttouch.model.terms import Term
 from firsttouch.program.patterns import PatternSettings
-from firsttouch.records.predicted import said_once
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,45 @@ class Absent:
     run: str = ""
     perhaps_faster: bool = False
     least_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class AdviceVerdict:
+    """What an advice comes to.
+
+    kind: "take" the first strategy; "alike": no strategy is told apart from it; "unclear": none is clearly better than
+    all others; "fastest with a time": others, which may be faster, have none; "too little": there are so few bytes that
+    the choice saves next to nothing. strategies: the best, and those that are not told apart from it. of: how many
+    strategies have a time. measured_only: the first is the fastest of those that were measured, an estimate is less.
+    """
+
+    kind: Literal["take", "alike", "unclear", "fastest with a time", "too little"]
+    strategies: tuple[str, ...]
+    of: int
+    measured_only: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Something that would turn the advice, or of which it is not known whether it would.
+
+    kind: "no time": `others` have no time and may be faster; "kept": if the program keeps its buffers and repeats the
+    work, the first of `others` adds less, and the rest of them as much; "alike": `others` are not clearly apart;
+    "small blocks": turns over small blocks, whose price is not known, may make the first of `others` faster; "rounds":
+    with another number of rounds of loops that data end, the first of `others` is faster. strategy: the advised one.
+    ms, other_ms: what it and the first of `others` add then. is_least: `ms` is the least that it may be. count: of
+    turns or rounds; assumed: the rounds of the advice. run: the command that measures what is not known, or ''.
+    """
+
+    kind: Literal["no time", "kept", "alike", "small blocks", "rounds"]
+    strategy: str
+    others: tuple[str, ...]
+    ms: float | None = None
+    other_ms: float | None = None
+    is_least: bool = False
+    count: int = 0
+    assumed: int = 0
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,11 +190,11 @@ class TracedAdvice:
 class Advice:
     """Strategies for one program on one device, fastest first.
 
-    program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
-    be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
-    is the first, or the first that was measured. predicted: 'predicted for gh200' if the prices are a platform's,
-    '' if they were measured. traced: what there is besides of a program that was traced; its rows have the bounds of
-    all that kernels may use, and the prices' intervals.
+    program: what the advice is about. scale: what the times mean. verdict: what it comes to; its first strategy is the
+    fastest, or the fastest that was measured. fastest_known: whether no strategy without a time may be faster than
+    that. turns: what would change it. predicted: 'predicted for gh200' if the prices are a platform's, '' if they were
+    measured. on_processor: the device is the host's processor under another name. traced: what there is besides of a
+    program that was traced; its rows have the bounds of all that kernels may use, and the prices' intervals.
     """
 
     device: str
@@ -166,37 +204,16 @@ class Advice:
     scale: str
     strategies: list[StrategyRow]
     unavailable: list[Absent]
+    verdict: AdviceVerdict
     fastest_known: bool = True
-    sentences: list[str] = field(default_factory=list)
-    turns: list[str] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=Settings)
-    take: str = ""
     pattern: PatternAsked | None = None
     predicted: str = ""
+    on_processor: bool = False
     traced: TracedAdvice | None = None
 
-    def output(self) -> AdviceOutput:
-        """The answer for --json and Python."""
-        return AdviceOutput(summary=" ".join(said_once(self.sentences)), **vars(self))
-
-
-class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1"):
-    """What `firsttouch advise --json` prints: the fields of Advice. take: the recommended strategy."""
-
-    device: str
-    title: str
-    program: str
-    size: int
-    scale: str
-    strategies: list[StrategyRow]
-    unavailable: list[Absent]
-    fastest_known: bool
-    sentences: list[str]
-    turns: list[str]
-    assumptions: list[str]
-    settings: Settings
-    take: str
-    pattern: PatternAsked | None
-    predicted: str
-    traced: TracedAdvice | None
+    def row(self, strategy: str) -> StrategyRow:
+        """The row of a strategy that has a time."""
+        return next(row for row in self.strategies if row.strategy == strategy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from firsttouch.advice.answer import OrderTurn, UsedBytes
-from firsttouch.advice.wording import SIMILAR
+from firsttouch.advice.verdict import SIMILAR
 from firsttouch.model.as_it_is import NAME, terms_as_it_is
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from firsttouch.advice.wording import SIMILAR
+from firsttouch.advice.verdict import SIMILAR
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Prices, Unmeasured, assumptions
 from firsttouch.model.platform import MissingValue

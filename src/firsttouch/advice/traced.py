@@ -16,8 +16,8 @@ from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.traced_wording import is_good_enough, not_priced, sentences_of_traced, unseen_of
-from firsttouch.advice.wording import chosen
+from firsttouch.advice.traced_wording import is_good_enough, not_priced, unseen_of
+from firsttouch.advice.verdict import fastest_of, verdict_of
 from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
 from firsttouch.model.costs import Direction, Prices, Time
@@ -61,7 +61,10 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     )
     bounds = bounds_by_use(times, [row.strategy for row in advice.strategies])
     advice.strategies = [replace(r, low=b.low, high=b.high) for r, b in zip(advice.strategies, bounds, strict=True)]
-    best, mine = chosen(advice.strategies), StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
+    advice.verdict = verdict_of(
+        advice.strategies, advice.size, fastest_known=advice.fastest_known, predicted=bool(advice.predicted)
+    )
+    best, mine = fastest_of(advice.strategies), StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
     rows = sorted([best, *(r for r in advice.strategies if r is not best), *([mine] if mine else ())], key=_time)
     answer = TracedAdvice(
         profile=found.directory,
@@ -82,7 +85,6 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         kernels=kernels_there(program, traced.title, prices),
     )
     advice.traced = replace(answer, not_priced=not_priced(run, answer, why_not_priced))
-    advice.sentences = sentences_of_traced(advice, best)
     return advice
 
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
-from firsttouch.advice.wording import CALL_MS, MOST, SIMILAR, not_apart, parts_of
+from firsttouch.advice.verdict import CALL_MS, SIMILAR, not_apart
+from firsttouch.advice.wording import MOST, parts_of, turn_text, with_prediction
 from firsttouch.base.units import format_size
 from firsttouch.model.as_it_is import NAME, STAGED
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedRun
-from firsttouch.records.predicted import of_prediction
-from firsttouch.records.text import caption, count, first_few, percent, quantity
+from firsttouch.records.text import count, first_few, percent, quantity
 
 MOST_PARTS, MOST_ALIKE = 3, 3
 LEAST_PART = 0.02
@@ -48,18 +48,15 @@ def family(term_name: str) -> str:
     return term_name
 
 
-def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
+def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[str]:
     """The answer in at most three sentences."""
-    traced = advice.traced
-    assert traced is not None
-    texts = [_answer(advice, traced, best)]
+    best, *alike = advice.verdict.strategies
+    texts = [_answer(advice, traced, advice.row(best)), *turn_lines(traced)]
     if not advice.fastest_known:
-        texts += advice.turns[:1]
-    if alike := [row.strategy for row in not_apart(advice.strategies, best)]:
-        texts.append(f"Not told apart from {best.strategy}: {first_few(alike, MOST_ALIKE)}.")
-    texts = [*dict.fromkeys([*texts[:1], *turn_lines(traced), *texts[1:]])][:MOST]
-    prediction = advice.predicted
-    return [f"{caption(prediction)}: {of_prediction(text)}" for text in texts] if prediction else texts
+        texts += map(turn_text, advice.turns[:1])
+    if alike:
+        texts.append(f"Not told apart from {best}: {first_few(alike, MOST_ALIKE)}.")
+    return [with_prediction(advice, text) for text in texts[:MOST]]
 
 
 def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:

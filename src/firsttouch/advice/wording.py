@@ -3,69 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 
-from firsttouch.advice.answer import Absent, Advice, StrategyRow
+from firsttouch.advice.answer import Advice, StrategyRow, Turn
+from firsttouch.advice.verdict import SIMILAR, compared_with, is_single
 from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.costs import PlatformValue
-from firsttouch.model.terms import Term
-from firsttouch.records.predictions import Share, bounds_of_sums, is_one_less
-from firsttouch.records.text import caption, join_names, quantity
+from firsttouch.records.text import caption, count, join_names, quantity
 
-FIRST_TOUCH = "first touch"
-"""What the terms of first touches begin with."""
-SIMILAR = 1.05
-"""Strategies whose times differ by less than this are called alike."""
 MOST = 3
 """The most sentences of an answer."""
-LITTLE, LITTLE_MS = 64 << 10, 1.0
-"""Bytes of buffers below which copies and faults take no longer than the calls that start them, and the most ms that a
-choice may save there and still not matter."""
-CALL_MS = 0.01
-"""ms that a call may take more or less."""
-_ALIKE = "Not clearly apart from"
-_ONCE = ("allocate", "free")
-_NEW_PAGES = ("copy back into new pages", "first touch of host pages by the copy")
-"""What the terms of copies begin with that take another time once the pages are there."""
 
 
-# ------------------------------------------------------------------------------------------------ which are apart
+def with_buffers(program: str, size: int) -> str:
+    """The name of an application, or 'a program that ...', with the size of its buffers."""
+    noun, that, does = program.partition(" that ")
+    return f"{noun} with {format_size(size, 3)} of buffers{that}{does}"
 
 
-def chosen(rows: Sequence[StrategyRow]) -> StrategyRow:
-    """The fastest; but the fastest that was measured, unless the other is faster beyond the error of its estimate."""
-    fastest, measured_row = rows[0], next((row for row in rows if row.measured), None)
-    return fastest if measured_row is None or fastest.high < measured_row.low else measured_row
-
-
-def not_apart(rows: Sequence[StrategyRow], best: StrategyRow) -> list[StrategyRow]:
-    """The other rows whose intervals overlap with that of the best, or that do not differ more than single runs do."""
-    return [row for row in rows if row is not best and not _is_slower(row, best)]
-
-
-def _is_slower(row: StrategyRow, best: StrategyRow) -> bool:
-    """Of predictions, whether it is not alike, and slower whatever the values are that both rest on."""
-    if _rests_on_a_platform(row) and _rests_on_a_platform(best):
-        return row.ms > SIMILAR * best.ms and is_one_less(
-            bounds_of_sums(map(_share_of_term, row.terms), map(_share_of_term, best.terms))
-        )
-    single = is_single(row) or is_single(best)
-    return row.low > best.high * (SIMILAR if single else 1)
-
-
-def _rests_on_a_platform(row: StrategyRow) -> bool:
-    return not row.measured and any(isinstance(g, PlatformValue) for term in row.terms for g in term.grounds)
-
-
-def _share_of_term(term: Term) -> Share:
-    values = tuple(dict.fromkeys(g.name for g in term.grounds if isinstance(g, PlatformValue)))
-    return values or ("", term.what), term.low, term.high
-
-
-def is_single(row: StrategyRow) -> bool:
-    """Whether the time is that of a single run, which has no interval."""
-    return row.measured and row.low == row.high
+def on_processor(device: str) -> str:
+    """The beginning of a sentence about a device that is the host's processor under another name."""
+    return f"on {device}, which is the processor itself, "
 
 
 def parts_of(row: StrategyRow) -> dict[str, float]:
@@ -76,132 +34,91 @@ def parts_of(row: StrategyRow) -> dict[str, float]:
     return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
 
-# ------------------------------------------------------------------------------------------------ what would turn it
-
-
-def turns_of(rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent]) -> list[str]:
-    """What would turn the advice. measure: the command that measures the program, or ''."""
-    best, turns = chosen(rows), list[str]()
-    if unknown := [a for a in absent if a.perhaps_faster]:
-        names = [a.strategy for a in unknown]
-        commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
-        command = f"; measure: {commands[0]}" if commands else ""
-        have = "has no time" if len(names) == 1 else "have no time"
-        turns.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
-    if kept := _advice_if_kept(rows, best):
-        turns.append(kept)
-    if alike := not_apart(rows, best):
-        unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
-        command = f"; measure: {measure}{unmeasured}" if measure and (unmeasured or not best.measured) else ""
-        text = f"{_ALIKE} {best.strategy}: {', '.join(row.strategy for row in alike)}{command}."
-        turns.insert(0 if best is not rows[0] else len(turns), text)
-    return turns
-
-
-def _repeated_row(row: StrategyRow) -> StrategyRow:
-    """What a strategy adds if a program keeps its memory and repeats the work."""
-    terms = [
-        t for t in row.terms if t.phase not in _ONCE and not t.what.startswith((FIRST_TOUCH, *_NEW_PAGES))
-    ]  # fmt: skip
-    ms, low, high = (sum(getattr(t, part) for t in terms) for part in ("ms", "low", "high"))
-    return StrategyRow(row.strategy, ms, low, high, terms)
-
-
-def _copies_into_new(row: StrategyRow) -> bool:
-    """Whether copies into new pages were priced, of which it is not known what they take once the pages are there."""
-    return any(t.what.startswith(_NEW_PAGES) for t in row.terms)
-
-
-def _advice_if_kept(rows: Sequence[StrategyRow], best: StrategyRow) -> str:
-    """Which strategies are better if a program keeps its buffers, or ''."""
-    if not best.terms:
-        return ""
-    kept_rows = [_repeated_row(row) for row in rows if row.terms and not _copies_into_new(row)]
-    mine, least = _repeated_row(best), min(kept_rows, key=lambda row: row.ms, default=None)
-    if least is None or least.ms * SIMILAR + CALL_MS >= mine.ms or least.high >= mine.low:
-        return ""
-    alike_strategies = [row.strategy for row in kept_rows if row is not least and row.low <= least.high]
-    alike = f"; not told apart from it: {join_names(alike_strategies)}" if alike_strategies else ""
-    at_least = "at least " if _copies_into_new(best) else ""
-    return (
-        f"If the program keeps its buffers and repeats this work, {least.strategy} is better: it adds an estimated "
-        f"{quantity(least.ms, 'ms')} each time, {best.strategy} {at_least}{quantity(mine.ms, 'ms')}{alike}."
-    )
-
-
 # ------------------------------------------------------------------------------------------------ the answer
 
 
-def with_buffers(program: str, size: int) -> str:
-    """The name of an application, or 'a program that ...', with the size of its buffers."""
-    noun, that, does = program.partition(" that ")
-    return f"{noun} with {format_size(size, 3)} of buffers{that}{does}"
+def sentences_of(advice: Advice) -> list[str]:
+    """The answer in at most three sentences."""
+    best = advice.row(advice.verdict.strategies[0])
+    where = on_processor(advice.device) if advice.on_processor else ""
+    first = [] if advice.fastest_known else advice.turns[:1]
+    texts = [f"{where}{_ANSWERS[advice.verdict.kind](advice, best)}.", *map(turn_text, first)]
+    if advice.verdict.kind != "too little":
+        if best.estimated_ms is not None:
+            texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
+        elif text := _parts_sentence(advice, best):
+            texts.append(text)
+        texts += [turn_text(turn) for turn in advice.turns if turn not in first and (turn.kind != "alike" or turn.run)]
+    return [with_prediction(advice, caption(text)) for text in texts[:MOST]]
 
 
-def sentences_of(advice: Advice, where: str) -> list[str]:
-    """The answer in at most three sentences. where: what the first begins with."""
-    best = chosen(advice.strategies)
-    texts = [caption(f"{where}{_answer_sentence(advice, best)}.")]
-    if not advice.fastest_known:
-        texts += advice.turns[:1]
-    if _is_little(advice):
-        return texts
-    if best.estimated_ms is not None:
-        texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
-    elif text := _parts_sentence(advice, best):
-        texts.append(text)
-    turns = [turn for turn in advice.turns if not turn.startswith(_ALIKE) or "; measure: " in turn]
-    return [*dict.fromkeys([*texts, *turns])][:MOST]
+def with_prediction(advice: Advice, text: str) -> str:
+    """A sentence of an advice, which says for which machine it is predicted, if it is."""
+    return f"{caption(advice.predicted)}: {text}" if advice.predicted else text
 
 
-def _answer_sentence(advice: Advice, best: StrategyRow) -> str:
-    """The first sentence: the strategy to take with those that are not told apart from it, and what it takes."""
-    rows, about = advice.strategies, with_buffers(advice.program, advice.size)
-    alike = not_apart(rows, best)
-    names = [row.strategy for row in (best, *alike)]
-    tied = f"; not told apart from it: {join_names(names[1:])}" if alike else ""
-    any_measured = any(row.measured for row in rows)
-    took = (
-        f"{_took_words(best, any_measured)} {_format_time(best)}"
-        if best.ms
-        else "adds nothing that these results price"
+def _take(advice: Advice, best: StrategyRow) -> str:
+    return f"take {best.strategy} for {_about(advice)}: it {_times(advice, best)}{_tied(advice)}"
+
+
+def _alike(advice: Advice, best: StrategyRow) -> str:
+    names = join_names(advice.verdict.strategies)
+    return f"for {_about(advice)}, {names} are not told apart: {best.strategy} {_times(advice, best)}"
+
+
+def _unclear(advice: Advice, best: StrategyRow) -> str:
+    return (
+        f"for {_about(advice)}, no strategy is clearly better than all others: {best.strategy} "
+        f"{_times(advice, best)}{_tied(advice)}"
     )
-    baseline = next((row for row in rows if row.strategy == BASELINE and row is not best), None)
-    if baseline is not None:
-        verb = f" {_took_words(baseline, any_measured)}" if baseline.measured != best.measured else ""
-        took += f", {BASELINE}{verb} {_format_time(baseline)}"
-    if _is_little(advice):
-        other = _reference(rows)
-        return (
-            f"for {about}, there is too little data for the memory method to matter: {best.strategy} adds an estimated "
-            f"{_format_time(best)}, {other.strategy} {_format_time(other)}{tied}"
-        )
-    if not advice.fastest_known:
-        only = "the only strategy" if len(rows) == 1 else f"the fastest of {len(rows)} strategies"
-        if best is not rows[0]:
-            only = "the fastest measured strategy"
-        return f"for {about}, {best.strategy} is {only} with a time: it {took}{tied}"
-    if len(names) == len(rows) > 1:
-        return f"for {about}, {join_names(names)} are not told apart: {best.strategy} {took}"
-    if advice.predicted and any(row.ms > SIMILAR * best.ms for row in alike):
-        return f"for {about}, no strategy is clearly better than all others: {best.strategy} {took}{tied}"
-    return f"take {best.strategy} for {about}: it {took}{tied}"
 
 
-def _is_little(advice: Advice) -> bool:
-    """Whether so few bytes are used that the estimates are those of calls, and the choice saves next to nothing."""
-    rows = advice.strategies
-    if advice.size >= LITTLE or len(rows) == 1 or any(row.measured for row in rows):
-        return False
-    return _reference(rows).ms - rows[0].ms < LITTLE_MS
+def _fastest_with_a_time(advice: Advice, best: StrategyRow) -> str:
+    verdict = advice.verdict
+    only = "the only strategy" if verdict.of == 1 else f"the fastest of {verdict.of} strategies"
+    only = "the fastest measured strategy" if verdict.measured_only else only
+    return f"for {_about(advice)}, {best.strategy} is {only} with a time: it {_times(advice, best)}{_tied(advice)}"
 
 
-def _reference(rows: Sequence[StrategyRow]) -> StrategyRow:
-    """What the least of a few bytes is compared with: the baseline, or else the next."""
-    return next((row for row in rows[1:] if row.strategy == BASELINE), rows[1])
+def _too_little(advice: Advice, best: StrategyRow) -> str:
+    other = compared_with(advice.strategies)
+    return (
+        f"for {_about(advice)}, there is too little data for the memory method to matter: {best.strategy} adds an "
+        f"estimated {_format_time(best)}, {other.strategy} {_format_time(other)}{_tied(advice)}"
+    )
 
 
-def _took_words(row: StrategyRow, any_measured: bool) -> str:
+_ANSWERS: Mapping[str, Callable[[Advice, StrategyRow], str]] = {
+    "take": _take,
+    "alike": _alike,
+    "unclear": _unclear,
+    "fastest with a time": _fastest_with_a_time,
+    "too little": _too_little,
+}
+"""The first sentence of each kind of verdict, without its full stop."""
+
+
+def _about(advice: Advice) -> str:
+    return with_buffers(advice.program, advice.size)
+
+
+def _tied(advice: Advice) -> str:
+    alike = advice.verdict.strategies[1:]
+    return f"; not told apart from it: {join_names(alike)}" if alike else ""
+
+
+def _times(advice: Advice, best: StrategyRow) -> str:
+    """What the best strategy takes or adds, and the baseline beside it."""
+    any_measured = any(row.measured for row in advice.strategies)
+    text = f"{_verb(best, any_measured)} {_format_time(best)}" if best.ms else "adds nothing that these results price"
+    baseline = next((row for row in advice.strategies if row.strategy == BASELINE and row is not best), None)
+    if baseline is None:
+        return text
+    verb = f" {_verb(baseline, any_measured)}" if baseline.measured != best.measured else ""
+    return f"{text}, {BASELINE}{verb} {_format_time(baseline)}"
+
+
+def _verb(row: StrategyRow, any_measured: bool) -> str:
     return "took" if row.measured else "is estimated to take" if any_measured else "adds an estimated"
 
 
@@ -225,3 +142,57 @@ def _parts_sentence(advice: Advice, best: StrategyRow) -> str:
         named = join_names([f"{name} ({quantity(its, 'ms')})" for name, its in [(part_name, ms), *alike]])
         texts.append(f"{part} of {subject} {named}")
     return f"{caption('; '.join(texts))}." if texts else ""
+
+
+# ------------------------------------------------------------------------------------------------ what would turn it
+
+
+def turn_text(turn: Turn) -> str:
+    """What would turn an advice, as a sentence."""
+    return f"{_TURNS[turn.kind](turn)}{turn.run and f'; measure: {turn.run}'}."
+
+
+def _no_time(turn: Turn) -> str:
+    have = "has no time" if len(turn.others) == 1 else "have no time"
+    return f"It is not known to be the fastest, since {join_names(turn.others)} {have}"
+
+
+def _kept(turn: Turn) -> str:
+    better, *alike = turn.others
+    at_least = "at least " if turn.is_least else ""
+    return (
+        f"If the program keeps its buffers and repeats this work, {better} is better: it adds an estimated "
+        f"{_ms(turn.other_ms)} each time, {turn.strategy} {at_least}{_ms(turn.ms)}"
+        f"{f'; not told apart from it: {join_names(alike)}' if alike else ''}"
+    )
+
+
+def _not_apart(turn: Turn) -> str:
+    return f"Not clearly apart from {turn.strategy}: {', '.join(turn.others)}"
+
+
+def _small_blocks(turn: Turn) -> str:
+    return (
+        f"It is not known to be the fastest: what {count(turn.count, 'turn')} of kernels and the CPU over a small "
+        f"block take is not in these results, and with up to {_ms(turn.ms)} {turn.others[0]} is faster"
+    )
+
+
+def _rounds(turn: Turn) -> str:
+    return (
+        f"It is not known to be the fastest: with {turn.count} rounds of each loop that data end, not the assumed "
+        f"{turn.assumed}, {turn.others[0]} adds {_ms(turn.other_ms)} and {turn.strategy} {_ms(turn.ms)}"
+    )
+
+
+_TURNS: Mapping[str, Callable[[Turn], str]] = {
+    "no time": _no_time,
+    "kept": _kept,
+    "alike": _not_apart,
+    "small blocks": _small_blocks,
+    "rounds": _rounds,
+}
+
+
+def _ms(ms: float | None) -> str:
+    return quantity(ms or 0.0, "ms")

@@ -26,10 +26,12 @@ class Advised:
     not_drawn: str
 
     def output(self) -> Output:
-        return self.advice.output()
+        from firsttouch.advice.output import output
+
+        return output(self.advice)
 
 
-@declare("advise", "Which memory strategy to take, and what each adds.", {"advise": "advice.answer:AdviceOutput"})
+@declare("advise", "Which memory strategy to take, and what each adds.", {"advise": "advice.output:AdviceOutput"})
 def command(
     directories: Annotated[
         list[Path] | None,
@@ -146,11 +148,12 @@ def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
     from rich.table import Table
 
+    from firsttouch.advice.output import answer_in_words
     from firsttouch.advice.wording import parts_of
     from firsttouch.cli.console import Console
     from firsttouch.records.text import caption, quantity
 
-    for sentence in advice.sentences:
+    for sentence in answer_in_words(advice):
         print_stdout(sentence)
     print_stdout("")
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -9,7 +9,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from firsttouch.advice.traced_wording import check_text, edit_texts, is_assumed_row, part_texts, unchecked_text
+from firsttouch.advice.traced_wording import (
+    check_text,
+    edit_texts,
+    is_assumed_row,
+    part_texts,
+    sentences_of_traced,
+    unchecked_text,
+)
 from firsttouch.cli.output import text_width
 from firsttouch.records.text import count, join_names, quantity
 
@@ -28,8 +35,9 @@ _LEAST_PARTS = 12
 
 def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     """The answer, a row for each strategy, and what to change, check and know."""
-    width = text_width(stream or sys.stdout)
-    first = _wrapped(list(map(_shortened_line, advice.sentences)), width, 2)
+    traced, width = advice.traced, text_width(stream or sys.stdout)
+    assert traced is not None
+    first = _wrapped(list(map(_shortened_line, sentences_of_traced(advice, traced))), width, 2)
     changes = _wrapped([*_change_lines(advice)], width, _HEAD + _WORD)
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)

@@ -197,7 +197,7 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
     """The command that most runs are followed by: failed points again; else advice, if the results have what it needs;
     else a comparison.
     """
-    from firsttouch.advice.sentences import ESTIMATE
+    from firsttouch.advice.findings import ESTIMATE
     from firsttouch.records.schema import FAILURES
 
     outcome, screen = measured.outcome, measured.conclusions.screen
@@ -207,7 +207,7 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
         words = [work.name, "--resume", "--retry", "--out", where, *named]
     elif screen.predicted:
         words = ["compare", where, "OTHER"]
-    elif any(finding.claim.id == ESTIMATE for sentence in screen.advice for finding in sentence.findings):
+    elif any(advised.finding.claim.id == ESTIMATE for advised in screen.advice):
         words = ["advise", where]
     elif screen.advice and (app := _first_application(measured)):
         words = ["advise", where, "--app", app, *named]

@@ -12,7 +12,7 @@ from pathlib import Path
 from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.profiled import advise_profile
-from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, unchecked_text
+from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, sentences_of_traced, unchecked_text
 from firsttouch.advice.wording import parts_of
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
@@ -61,7 +61,7 @@ def render(advice: Advice) -> str:
         **assets(),
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
-        headlines=advice.sentences,
+        headlines=sentences_of_traced(advice, traced),
         figures=figures,
         tables=[table for table in every if table.rows or table.notes],
     )  # fmt: skip

@@ -30,7 +30,7 @@ class Conclusions:
         of_first_screen = [
             entry for number in self.screen.numbers for entry in worded(number.experiment, [number.finding])
         ]
-        advice = [entry for sentence in self.screen.advice for entry in worded("advice", sentence.findings)]
+        advice = [entry for advised in self.screen.advice for entry in worded("advice", [advised.finding])]
         of_sections = [entry for part in self.answers for entry in worded(part.experiment, part.answer.findings)]
         return [*of_first_screen, *advice, *(e for e in of_sections if e not in of_first_screen)]
 

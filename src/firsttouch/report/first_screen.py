@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from firsttouch.advice.sentences import Sentence
-from firsttouch.advice.sentences import sentences as advised
+from firsttouch.advice.findings import AdviceFinding, advice_of
 from firsttouch.experiments.views.gpus import by_product
 from firsttouch.experiments.views.headlines import MOST, headlines
 from firsttouch.experiments.views.latencies import latencies, may_be_cached
@@ -74,7 +73,7 @@ class FirstScreen:
 
     title: str
     numbers: Sequence[KeyNumber]
-    advice: Sequence[Sentence]
+    advice: Sequence[AdviceFinding]
     figure: Figure | None
     shown: Sequence[Record]
     message: str = ""
@@ -108,9 +107,12 @@ class FirstScreen:
     @property
     def advice_by_ground(self) -> list[tuple[str, list[str]]]:
         """Sentences under headings that say what their numbers are: estimates, or times that were measured."""
-        parts = groupby(self.advice, key=lambda sentence: sentence.estimated)
+        parts = groupby(self.advice, key=lambda advised: advised.estimated)
         headings = {True: "Advice (estimated)", False: "Advice (predicted)" if self.predicted else "Advice (measured)"}
-        return [(headings[estimated], said_once([sentence.text for sentence in group])) for estimated, group in parts]
+        return [
+            (headings[estimated], said_once(sentences(advised.finding for advised in group)))
+            for estimated, group in parts
+        ]
 
     @property
     def findings(self) -> list[Finding]:
@@ -126,7 +128,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         return _derived(results.records, derive, left_out)
 
     numbers = list(derived(lambda records: [_key_number(f) for f in headlines(records, machine)]))
-    advice = derived(lambda records: advised(replace(results, records=list(records))))
+    advice = derived(lambda records: advice_of(replace(results, records=list(records))))
     made = derived(lambda records: [pairs_picture(records, machine)])
     if not made or made[0][0] is None:
         made = derived(lambda records: [_latencies(records, machine)])

@@ -1,13 +1,13 @@
-"""The advice of the first screen."""
+"""The advice of the first screen: which findings, of which points."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from firsttouch.advice.sentences import sentences
+from firsttouch.advice.findings import advice_of
+from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import Results, key_of, load_results
 from firsttouch.records.statistics import measured
 
@@ -20,41 +20,35 @@ def standard() -> Results:
 
 
 def test_advice_of_a_run_names_a_strategy_and_its_points(standard: Results) -> None:
-    found = sentences(standard)
+    found = [advised.finding for advised in advice_of(standard)]
     assert 1 <= len(found) <= 3
-    assert "managed+prefetch" in found[0].text
+    assert (found[0].claim.id, found[0].conditions["best"]) == ("advice.estimate", "managed+prefetch")
     known = {key_of(r) for r in measured(standard.records)}
-    for sentence in found:
-        assert sentence.text.endswith(".")
-        assert all(one.points and set(one.points) <= known for one in sentence.findings)
+    assert all(one.points and set(one.points) <= known for one in found)
 
 
 def test_advice_of_measured_applications_counts_them() -> None:
     run = load_results(RESULTS / "h200-apps")
-    first = sentences(run)[0]
-    (finding,) = first.findings
-    best = re.match(r"Take (\S+):", first.text)
-    assert best is not None
+    first = advice_of(run)[0].finding
     times: dict[object, dict[str, float]] = {}
     for r in measured(run.records):
         if r.factors.get("events") == "off" and r.summary is not None:
             times.setdefault(r.factors["app"], {})[str(r.factors["strategy"])] = r.summary.median
-    won = sum(rows.get(best[1]) == min(rows.values()) for rows in times.values())
-    assert f"in {won} of {len(times)} applications" in first.text
-    assert not isinstance(finding.value, str)
-    assert finding.value.value == won
+    won = sum(rows.get(str(first.conditions["best"])) == min(rows.values()) for rows in times.values())
+    assert first.claim.id == "advice.fastest"
+    assert first.value == Quantity(won)
+    assert (first.conditions["wins"], first.conditions["of"]) == (won, len(times))
 
 
 def test_a_run_of_the_cpu_alone_says_how_to_touch_memory() -> None:
     run = load_results(RESULTS / "xeon-vm-quick")
     run.records = [r for r in run.records if r.device == "cpu"]
-    (sentence,) = sentences(run)
-    assert sentence.estimated
-    assert sentence.text.startswith("Use huge pages, which a program must ask for here (madvise): ")
-    assert set(sentence.findings[0].points) <= {key_of(r) for r in run.records if r.experiment == "pagefault"}
+    (advised,) = advice_of(run)
+    assert (advised.estimated, advised.finding.claim.id) == (True, "advice.page_size")
+    assert set(advised.finding.points) <= {key_of(r) for r in run.records if r.experiment == "pagefault"}
     run.machine.devices = [d for d in run.machine.devices if d.name == "cpu"]
-    assert [again.text for again in sentences(run)] == [sentence.text]
+    assert advice_of(run) == [advised]
 
 
 def test_there_is_no_advice_from_too_few_records() -> None:
-    assert sentences(load_results(RESULTS / "h200-pagefault")) == []
+    assert advice_of(load_results(RESULTS / "h200-pagefault")) == []

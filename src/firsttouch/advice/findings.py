@@ -1,19 +1,20 @@
-"""Advice in at most three sentences for the first screen of a report, each with the findings behind it."""
+"""Advice for the first screen of a report: at most three findings, from measured applications or from prices."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import choose_device, on_processor, ranked
+from firsttouch.advice.advisor import choose_device, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.settings import Settings, settings
-from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, not_apart
+from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, not_apart
+from firsttouch.advice.wording import on_processor
 from firsttouch.base.errors import UsageError
-from firsttouch.base.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.shares import speedup
 from firsttouch.experiments.views.ranking import not_told_apart, some
 from firsttouch.harness.outcomes.app_findings import fastest
@@ -24,13 +25,12 @@ from firsttouch.model.costs import record_keys
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.program import patterns
 from firsttouch.program.strategies import STRATEGIES
-from firsttouch.records.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
-from firsttouch.records.findings import quantity as quantity_of
-from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
+from firsttouch.records.findings import CLEAR_RATIO, Claim, Condition, Finding, Quantity, keys, literal, quantity
+from firsttouch.records.predicted import is_predicted
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import measured, median_of, varying
-from firsttouch.records.text import SECONDS, caption, condition, count, join_names, quantity
+from firsttouch.records.text import condition, join_names
 
 _GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""
@@ -42,19 +42,15 @@ OFTEN_ENOUGH = 3
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """One sentence of advice. The values of its findings are the numbers in the text.
+class AdviceFinding:
+    """estimated: its numbers follow from measured prices; those of the others are themselves measured."""
 
-    estimated: its numbers follow from measured prices; those of the others are themselves measured.
-    """
-
-    text: str
-    findings: tuple[Finding, ...]
+    finding: Finding
     estimated: bool = False
 
 
-def sentences(run: Results) -> list[Sentence]:
-    """At most three sentences of advice from a run; none if it has too little for advice.
+def advice_of(run: Results) -> list[AdviceFinding]:
+    """At most three findings that are advice from a run; none if it has too little for advice.
 
     They are about the applications that were measured, if there are enough of them. Otherwise they are about each of
     them, about searches, and about a program that writes data on the CPU, works on them in kernels and reads them back.
@@ -63,29 +59,34 @@ def sentences(run: Results) -> list[Sentence]:
     try:
         info = choose_device([run], None)
     except UsageError:
-        return _host_sentences(run)
+        return _of_host(run)
     runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]
     groups = _groups([r for r in without_candidates(runs) if not is_events_run(r)])
-    of_apps = _application_sentences(groups, info) if len(groups) >= OFTEN_ENOUGH else _sentences_of_few(groups, info)
+    of_apps = _of_applications(groups, info) if len(groups) >= OFTEN_ENOUGH else _of_few(groups, info)
     chosen = [
-        *of_apps[: MOST - 1],
-        *_placement_sentences(runs, info),
-        *_share_sentences(runs, info),
-        *of_apps[MOST - 1 :],
+        *map(AdviceFinding, [*of_apps[: MOST - 1], *_of_placements(runs, info), *_of_shares(runs, info)]),
+        *map(AdviceFinding, of_apps[MOST - 1 :]),
+        *(_of_prices(run, info) if len(groups) < OFTEN_ENOUGH else ()),
     ]
-    return (chosen if len(groups) >= OFTEN_ENOUGH else [*chosen, *_price_sentences(run, info)])[
-        :MOST
-    ] or _host_sentences(run)
+    return chosen[:MOST] or _of_host(run)
 
 
-def _sentence(
-    claim: str, text: str, value: Quantity, device: str, points: Iterable[str], **details: Quantity
-) -> Sentence:
-    literal = text.replace("{", "{{").replace("}", "}}")
+def _finding(
+    claim: str,
+    text: str,
+    value: Quantity,
+    device: str,
+    points: Iterable[str],
+    details: Mapping[str, Quantity] | None = None,
+    **conditions: Condition,
+) -> Finding:
+    """text: the template of the claim, with placeholders for values, details and conditions."""
     unique = tuple(dict.fromkeys(points))
-    finding = Finding(Claim(f"advice.{claim}", literal), value, {"device": device}, unique, details)
-    prediction = predicted_for([device])
-    return Sentence(f"{caption(f'{prediction}: {of_prediction(text)}' if prediction else text)}.", (finding,))
+    return Finding(Claim(f"advice.{claim}", text), value, {"device": device, **conditions}, unique, details or {})
+
+
+def _where(device: DeviceInfo) -> str:
+    return literal(on_processor(device.name)) if device.capabilities.on_host_processor else ""
 
 
 # ------------------------------------------------------------------------------------------------ applications
@@ -99,35 +100,41 @@ def _groups(runs: Iterable[Record]) -> dict[_GroupKey, dict[str, Record]]:
     return {group: rows for group, rows in groups.items() if len(rows) > 1}
 
 
-def _application_sentences(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
+def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Finding]:
     leaders = {group: fastest(list(rows.values())) for group, rows in groups.items()}
     wins = Counter(strategy(first) for first, *_ in leaders.values())
     clear = Counter(strategy(first) for first, *rivals in leaders.values() if not rivals)
     best = max(wins, key=lambda name: (clear[name], wins[name]))
-    cases = count(len(groups), _noun_of_cases(groups))
+    cases = f"{{of}} {_noun_of_cases(groups)}"
     everyone = [r for rows in groups.values() for r in rows.values()]
     at = _at_size(everyone)
     strategies = {strategy(r) for r in everyone}
     if clear[best]:
         up_to = "" if all(len(rows) == len(strategies) for rows in groups.values()) else "up to "
-        text = f"take {best}: it was the fastest of {up_to}{len(strategies)} strategies in {wins[best]} of {cases}{at}"
-        text += ", each of them run once" if _ran_once(everyone) else f", clearly in {clear[best]}"
+        text = f"take {{best}}: it is the fastest of {up_to}{{strategies}} strategies in {{wins}} of {cases}{at}"
+        text += ", each of them run once" if _ran_once(everyone) else ", clearly in {clear}"
     else:
-        text = f"no strategy was clearly the fastest in any of {cases}{at}; most often it was {best}, in {wins[best]}"
-    text = f"{on_processor(device)}{text}"
-    details = {"clear": Quantity(clear[best]), "of": Quantity(len(groups)), "strategies": Quantity(len(strategies))}
-    fastest_sentence = [_sentence("fastest", text, Quantity(wins[best]), device.name, keys(everyone), **details)]
-    return [
-        *fastest_sentence,
-        *_slowest_sentence(groups, best, device),
-        *_exception_sentence(leaders, groups, best, device),
-    ]
+        text = f"no strategy is clearly the fastest in any of {cases}{at}; most often it is {{best}}, in {{wins}}"
+    first = _finding(
+        "fastest",
+        f"{_where(device)}{text}",
+        Quantity(wins[best]),
+        device.name,
+        keys(everyone),
+        best=best,
+        wins=wins[best],
+        clear=clear[best],
+        of=len(groups),
+        strategies=len(strategies),
+    )
+    return [first, *_slowest(groups, best, device), *_exception(leaders, groups, best, device)]
 
 
 def _noun_of_cases(groups: Iterable[_GroupKey]) -> str:
     """What is counted: applications, unless some were measured under several conditions."""
     apps = [app for app, _ in groups]
-    return "application" if len(set(apps)) == len(apps) else "measured case"
+    noun = "application" if len(set(apps)) == len(apps) else "measured case"
+    return noun if len(apps) == 1 else f"{noun}s"
 
 
 def _at_size(records: Iterable[Record]) -> str:
@@ -141,10 +148,8 @@ def _ran_once(records: Iterable[Record]) -> bool:
     return not any(r.has_interval for r in records)
 
 
-def _slowest_sentence(
-    groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device: DeviceInfo
-) -> list[Sentence]:
-    """The strategy that took the longest on average, relative to the best, in what was run under every strategy."""
+def _slowest(groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device: DeviceInfo) -> list[Finding]:
+    """The strategy that takes the longest on average, relative to the best, in what was run under every strategy."""
     strategies = {name for rows in groups.values() for name in rows}
     shared = [rows for rows in groups.values() if strategies <= set(rows)]
     if not shared:
@@ -160,21 +165,22 @@ def _slowest_sentence(
         for strategy_of_factor in strategies
         if strategy_of_factor != name and factors[strategy_of_factor] * SIMILAR >= factor
     )
-    over = count(len(shared), _noun_of_cases(groups))
+    noun = _noun_of_cases([group for group, rows in groups.items() if strategies <= set(rows)])
     text = (
-        f"the slowest on average was {name}{not_told_apart(alike)}: it took {format_number(factor, 2)} times as long "
-        f"as {best} (geometric mean of {over}{'' if len(shared) == len(groups) else ' that ran under all strategies'})"
+        f"the slowest on average is {{slowest}}{not_told_apart(alike)}: it takes {{value}} times as long as {{best}} "
+        f"(geometric mean of {{over}} {noun}{'' if len(shared) == len(groups) else ' that ran under all strategies'})"
     )
     points = keys(rows[strategy_name] for rows in shared for strategy_name in (name, best))
-    return [_sentence("slowest", text, Quantity(factor), device.name, points, over=Quantity(len(shared)))]
+    value = Quantity(factor)
+    return [_finding("slowest", text, value, device.name, points, slowest=name, best=best, over=len(shared))]
 
 
-def _exception_sentence(
+def _exception(
     leaders: Mapping[_GroupKey, Sequence[Record]],
     groups: Mapping[_GroupKey, Mapping[str, Record]],
     best: str,
     device: DeviceInfo,
-) -> list[Sentence]:
+) -> list[Finding]:
     """The application for which the best strategy is farthest from the fastest, if it is clearly slower there."""
     slower = {
         group: median_of(rows[best]) / median_of(leaders[group][0])
@@ -186,78 +192,67 @@ def _exception_sentence(
         return []
     mine, winner = groups[worst][best], leaders[worst][0]
     clear = "" if _ran_once(r for rows in groups.values() for r in rows.values()) else "clear "
-    rivals = not_told_apart([strategy(r) for r in leaders[worst][1:]])
-    text = (
-        f"the largest {clear}loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, against "
-        f"{quantity(median_of(winner), 'ms')} under {strategy(winner)}{rivals}"
-    )
-    value, fastest_time = Quantity(median_of(mine), "ms"), Quantity(median_of(winner), "ms")
-    return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=fastest_time)]
+    text = f"the largest {clear}loss with {{best}} is in {{app}}: {{value}}, against {{other}} under {{strategy}}"
+    text += not_told_apart([strategy(r) for r in leaders[worst][1:]])
+    names = {"app": worst[0], "best": best, "strategy": strategy(winner)}
+    points = keys([mine, winner])
+    return [_finding("exception", text, quantity(mine), device.name, points, {"other": quantity(winner)}, **names)]
 
 
-def _sentences_of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
-    """A sentence for each application, of which there are too few for a general one."""
-    texts = []
+def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Finding]:
+    """A finding for each application, of which there are too few for a general one."""
+    found = []
     differing = [n for n in varying([next(iter(rows.values())) for rows in groups.values()]) if n != "strategy"]
+    several = len({name for name, _ in groups}) < len(groups)
     for (app, _), rows in groups.items():
         best, *rivals = fastest(list(rows.values()))
         slowest = max(rows.values(), key=median_of)
         slower = slowest if best is rows.get(BASELINE) else rows.get(BASELINE, slowest)
-        details = {"other": quantity_of(slower)}
         points = keys([best, *rivals, *([] if slower in rivals else [slower])])
-        several = len({name for name, _ in groups}) < len(groups)
-        case = app + (f" with {condition(best, differing)}" if several else _at_size(rows.values()))
-        if slower in rivals or (best.modelled and any(median_of(r) > SIMILAR * median_of(best) for r in rivals)):
-            text = f"for {case} {_none_faster_words(best, rivals, slower)}"
+        case = literal(app + (f" with {condition(best, differing)}" if several else _at_size(rows.values())))
+        details = {"other": quantity(slower)}
+        if best.modelled is not None and (
+            slower in rivals or any(median_of(r) > SIMILAR * median_of(best) for r in rivals)
+        ):
+            by_time = sorted(rivals, key=median_of)
+            details = {f"rival_{n}": quantity(r) for n, r in enumerate(by_time)}
+            texts = some([f"{strategy(r)} ({{rival_{n}}})" for n, r in enumerate(by_time)])
+            text = f"no strategy is clearly the fastest: {{best}} takes {{value}}, not told apart from {texts}"
+            text = f"for {case} {text}"
+        elif slower in rivals:
+            text = f"for {case} no strategy is clearly faster than {{slower}}, which takes {{other}}"
         else:
-            names = join_names([strategy(r) for r in (best, *rivals)], "or")
-            text = (
-                f"take {names} for {case}: a run took {_format_time(best)}, against {_format_time(slower)} "
-                f"under {strategy(slower)}"
-            )
+            equals = join_names([strategy(r) for r in (best, *rivals)], "or")
+            text = f"take {equals} for {case}: a run takes {{value}}, against {{other}} under {{slower}}"
             text += ", the slowest" if slower is slowest and slower is not rows.get(BASELINE) and len(rows) > 2 else ""
             text += ", each run once" if _ran_once(rows.values()) else ""
-        texts.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
-    return texts
+        names: dict[str, Condition] = {"app": app, "best": strategy(best), "slower": strategy(slower)}
+        names["rivals"] = tuple(map(strategy, rivals))
+        found.append(_finding("app", text, quantity(best), device.name, points, details, **names))
+    return found
 
 
-def _none_faster_words(best: Record, rivals: Sequence[Record], than: Record) -> str:
-    """Says that no strategy is clearly faster than one. Of predictions, the shortest comes first."""
-    if best.modelled is None:
-        return f"no strategy is clearly faster than {strategy(than)}, which took {_format_time(than)}"
-    rivals_in_words = some([f"{strategy(r)} ({_format_time(r)})" for r in sorted(rivals, key=median_of)])
-    return (
-        f"no strategy is clearly the fastest: {strategy(best)} took {_format_time(best)}, not told apart from "
-        f"{rivals_in_words}"
-    )
-
-
-def _format_time(run: Record) -> str:
-    """The time of a run with no more digits than its interval supports, as the numbers of the first screen have it."""
-    q = quantity_of(run)
-    return format_seconds(q.value * SECONDS[q.unit], significant_digits(q.value, q.low, q.high))
-
-
-def _placement_sentences(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
+def _of_placements(runs: Iterable[Record], device: DeviceInfo) -> list[Finding]:
     """What searches for better placements of single buffers found."""
     searches = begun(runs)
     if not searches:
         return []
     gains = [search for search in searches if is_gain(search, search.final[0])]
     points = keys(r for search in searches for r in (search.base, search.final[0]))
-    value, case_count = Quantity(len(gains)), Quantity(len(searches))
-    if not gains:
-        text = f"advice and prefetches of single buffers made none of {count(len(searches), 'measured case')} faster"
-        return [_sentence("placements", text, value, device.name, points, of=case_count)]
-    least = min(median_of(search.final[0]) / median_of(search.base) for search in gains)
-    text = (
-        f"advice and prefetches of single buffers made {len(gains)} of {count(len(searches), 'measured case')} faster; "
-        f"the best took {format_number(least, 2)} times as long as the fastest strategy alone"
-    )
-    return [_sentence("placements", text, value, device.name, points, of=case_count, best=Quantity(least))]
+    noun = "measured case" if len(searches) == 1 else "measured cases"
+    text, details = f"advice and prefetches of single buffers make none of {{of}} {noun} faster", {}
+    if gains:
+        least = min(median_of(search.final[0]) / median_of(search.base) for search in gains)
+        text = (
+            f"advice and prefetches of single buffers make {{faster}} of {{of}} {noun} faster; the best takes "
+            "{least} times as long as the fastest strategy alone"
+        )
+        details = {"least": Quantity(least)}
+    counts = {"of": len(searches), "faster": len(gains)}
+    return [_finding("placements", text, Quantity(len(gains)), device.name, points, details, **counts)]
 
 
-def _share_sentences(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
+def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Finding]:
     """What searches for the best division of work between GPU and CPU found."""
     searches = [(r, ratio) for r in runs if (ratio := speedup(r)) is not None]
     if not searches:
@@ -265,22 +260,22 @@ def _share_sentences(runs: Iterable[Record], device: DeviceInfo) -> list[Sentenc
     points = keys(r for r, _ in searches)
     gains = [(r, ratio) for r, ratio in searches if ratio.low is not None and ratio.low > 1]
     if not gains:
-        names = join_names(list(dict.fromkeys(application(r) for r, _ in searches)))
-        text = f"leave the work of {names} to the GPU: no division with the CPU was clearly faster"
-        return [_sentence("shares", text, Quantity(0), device.name, points, of=Quantity(len(searches)))]
+        apps = tuple(dict.fromkeys(application(r) for r, _ in searches))
+        text = "leave the work of {app} to the GPU: no division with the CPU is clearly faster"
+        return [_finding("shares", text, Quantity(0), device.name, points, app=apps)]
     record, ratio = max(gains, key=lambda pair: pair[1].value)
-    share = f"{record.counters['best_share']:g}"
     text = (
-        f"divide the work of {application(record)} between GPU and CPU: with {share} of it on the GPU it was "
-        f"{format_number(ratio.value, 2)} times as fast as on the GPU alone"
+        "divide the work of {app} between GPU and CPU: with {share} of it on the GPU it is {value} times as fast as on "
+        "the GPU alone"
     )
-    return [_sentence("shares", text, ratio, device.name, keys([record]))]
+    found = {"app": application(record), "share": f"{record.counters['best_share']:g}"}
+    return [_finding("shares", text, ratio, device.name, keys([record]), None, **found)]
 
 
 # ------------------------------------------------------------------------------------------------ prices
 
 
-def _price_sentences(run: Results, device: DeviceInfo) -> list[Sentence]:
+def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
     if is_predicted(device.name):
         return []
     try:
@@ -294,26 +289,25 @@ def _price_sentences(run: Results, device: DeviceInfo) -> list[Sentence]:
     best, named_rows = advice.strategies[0], _rows_beside_best(advice)
     alike = [row.strategy for row in not_apart(advice.strategies, best)]
     use = f"{format_size(patterns.SIZE)} that the CPU writes, kernels update and the CPU reads back"
-    estimated = f"an estimated {quantity(best.ms, 'ms')} besides the kernels"
-    tied = f"; not told apart from it: {join_names(alike)}" if alike else ""
-    if len(alike) == len(advice.strategies) - 1:
-        text = f"for {use}, {join_names([best.strategy, *alike])} are not told apart: {best.strategy} takes {estimated}"
+    takes, are_alike = "takes an estimated {value} besides the kernels", len(alike) == len(advice.strategies) - 1
+    if are_alike:
+        text = f"for {use}, {join_names([best.strategy, *alike])} are not told apart: {{best}} {takes}"
     elif device.capabilities.on_host_processor and not STRATEGIES[best.strategy].duplicated:
-        text = f"nothing needs to be copied: for {use}, {best.strategy} takes {estimated}"
+        text = f"nothing needs to be copied: for {use}, {{best}} {takes}"
     else:
-        text = f"take {best.strategy} for {use}: it takes {estimated}"
-    text = on_processor(device) + "".join([text, *(f", {row.strategy} {quantity(row.ms, 'ms')}" for row in named_rows)])
-    text += "" if len(alike) == len(advice.strategies) - 1 else tied
+        text = f"take {{best}} for {use}: it {takes}"
+    text = _where(device) + "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
+    text += f"; not told apart from it: {join_names(alike)}" if alike and not are_alike else ""
     if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
-        text += f"; {note}"
+        text += f"; {literal(note)}"
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in named_rows}
     value = Quantity(best.ms, "ms", best.low, best.high)
-    result = [_sentence(ESTIMATE.removeprefix("advice."), text, value, device.name, points, **details)]
-    result += _setting_sentences(advice.settings, device)
-    return [replace(sentence, estimated=True) for sentence in result]
+    names: dict[str, Condition] = {"best": best.strategy, "alike": tuple(alike)}
+    result = _finding(ESTIMATE.removeprefix("advice."), text, value, device.name, points, details, **names)
+    return [AdviceFinding(result, estimated=True), *_of_settings(advice.settings, device)]
 
 
-def _host_sentences(run: Results) -> list[Sentence]:
+def _of_host(run: Results) -> list[AdviceFinding]:
     """What follows for a program without kernels."""
     host = next((d for d in run.machine.devices if d.role == "host" and d.available), None)
     if host is None or is_predicted(host.name):
@@ -322,14 +316,15 @@ def _host_sentences(run: Results) -> list[Sentence]:
         of_host = settings(MeasuredPrices(run.machine, run.records, host), STRATEGIES[BASELINE])
     except UsageError:
         return []
-    return [replace(sentence, estimated=True) for sentence in _setting_sentences(of_host, host)][:MOST]
+    return _of_settings(of_host, host)[:MOST]
 
 
-def _setting_sentences(choices: Settings, device: DeviceInfo) -> list[Sentence]:
-    return [
-        _sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds))
+def _of_settings(choices: Settings, device: DeviceInfo) -> list[AdviceFinding]:
+    rows = [
+        _finding(name, literal(choice.text), Quantity(choice.value), device.name, record_keys(choice.grounds))
         for name, choice in choices.named().items()
     ]
+    return [AdviceFinding(row, estimated=True) for row in rows]
 
 
 def _rows_beside_best(advice: Advice) -> list[StrategyRow]:
