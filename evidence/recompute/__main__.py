@@ -10,8 +10,7 @@ A page holds such text between two comments. The first names it and the director
     <!-- end of recomputed -->
 
 Directories are relative to the root of the repository, and may be patterns: results/h200-apps* is every directory of
-that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py, model.py, port_programs.py,
-traced_calls.py).
+that kind. The names are the keys of `TABLES` (tables.py) and of the `TEXTS` of the other modules.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ import evidence
 import model
 import port_programs
 import ported
+import ranges
 import traced_apps
 import traced_calls
 from records import ROOT, Directory, load, matching
@@ -39,6 +39,7 @@ TEXTS = {
     **traced_apps.TEXTS,
     **traced_calls.TEXTS,
     **ported.TEXTS,
+    **ranges.TEXTS,
 }
 PAGES = [
     ROOT / "README.md",

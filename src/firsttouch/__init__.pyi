@@ -15,6 +15,7 @@ def advise(
     size: int | str | None = ...,
     pattern: str | None = ...,
     set: Mapping[str, Any] | None = ...,
+    iterations: int | None = ...,
     profile: str | os.PathLike[str] | None = ...,
     process: int | None = ...,
     out: str | os.PathLike[str] | None = ...,

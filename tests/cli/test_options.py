@@ -27,8 +27,7 @@ def test_every_option_has_somebody_who_needs_it() -> None:
     for options, commands, who in ROWS:
         assert re.match(r"[NDPMOX]\b", who), who
         for option in names(options):
-            listed[option] |= set(names(commands.partition(" (")[0]))
-    listed["--size"] |= {"advise"}
+            listed[option] |= set(names(commands))
     everything = {command.name for command in app.registered_commands}
     listed["--json"] = everything - {"mark", "completion"}
     assert listed == of_commands

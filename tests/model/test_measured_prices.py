@@ -13,6 +13,7 @@ import pytest
 from tests.kept_runs import stored_run
 
 from firsttouch.advice.advisor import advise, ranked
+from firsttouch.advice.output import output
 from firsttouch.apps import all_apps
 from firsttouch.model.costs import Price, Prices, PublishedRow, Time
 from firsttouch.program import patterns
@@ -52,7 +53,7 @@ def with_points(target: Path) -> Path:
 
 @cache
 def advised(directory: Path) -> dict[str, Any]:
-    return msgspec.to_builtins(advise([directory], pattern="stream", size=str(GIB), apps=all_apps()).output())
+    return msgspec.to_builtins(output(advise([directory], pattern="stream", size=str(GIB), apps=all_apps())))
 
 
 def terms(directory: Path, strategy: str) -> dict[str, dict[str, Any]]:
@@ -152,7 +153,7 @@ def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> 
     """Its terms rest on what its prices rest on, which is no record."""
     machine = load_results(STANDARD).machine
     prices: Prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
-    advice = msgspec.to_builtins(ranked(patterns.program_for("stream", GIB), "a program", GIB, prices).output())
+    advice = msgspec.to_builtins(output(ranked(patterns.program_for("stream", GIB), "a program", GIB, prices)))
     (explicit,) = (one for one in advice["strategies"] if one["strategy"] == "explicit")
     copied = next(term for term in explicit["terms"] if term["what"].startswith("copy in"))
     assert copied["ms"] == pytest.approx(copied["bytes"] / 1e6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from tests.port.traces import Calls
@@ -16,7 +16,7 @@ from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.program import steps
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.ledger import Ledger
-from firsttouch.program.program import Launch, Program, Repeat
+from firsttouch.program.program import Launch, Program
 from firsttouch.program.replay import Prepared, Replay
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy
@@ -59,9 +59,9 @@ class DeclaredCalls(Replay):
         for memory in (self._host, self._device):
             memory[first], memory[second] = memory[second], memory[first]
 
-    def _repeat(self, repeat: Repeat) -> None:
-        for _ in range(repeat.count):
-            self._items(repeat.body)
+    def _play_rounds(self, count: int, play_round: Callable[[], None]) -> None:
+        for _ in range(count):
+            play_round()
 
 
 @pytest.mark.parametrize("name", ["backprop", "bfs", "black_scholes", "dwt2d", "fdtd3d", "lud", "nw", "srad"])

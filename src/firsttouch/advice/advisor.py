@@ -10,13 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
+import msgspec
+
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow, Turn
 from firsttouch.advice.settings import Setting, settings
-from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, fastest_of, turns_of, verdict_of
+from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, fastest_of, often_of, turns_of, verdict_of, with_same
 from firsttouch.advice.wording import with_buffers
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
+from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
@@ -25,7 +28,8 @@ from firsttouch.model.moving import TURNS, UNMEASURED_TURNS
 from firsttouch.model.platform import MissingValue, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.pricing import SMALL_COPIES
-from firsttouch.model.terms import Term
+from firsttouch.model.ranges import accuracy_of, difference
+from firsttouch.model.terms import Term, more_of
 from firsttouch.program import patterns
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.program import Program
@@ -58,6 +62,7 @@ def advise(
     size: int | str | None = None,
     pattern: str | None = None,
     sets: Mapping[str, object] | None = None,
+    iterations: int | None = None,
     apps: Mapping[str, type[App]] | None = None,
 ) -> Advice:
     """Advice from result directories of one machine, for an application or a pattern.
@@ -69,6 +74,8 @@ def advise(
         app, size: an application, and its size in bytes, or 'tiny' or 'default'.
         pattern: one of workload.patterns, instead of an application.
         sets: settings of the pattern, such as {"kernels": 100, "out": "64MiB"}.
+        iterations: how often the program does all its work on the same buffers; without it, the advice is for one time,
+            and says from how many on it is another.
         apps: the applications that are known.
 
     Raises:
@@ -81,9 +88,9 @@ def advise(
     prices, records = prices_of(directories, device)
     if app is not None:
         kind = _look_up("application", app, apps or {})
-        advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records)
+        advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records, iterations)
     else:
-        advice = _for_pattern(pattern, size, sets, prices)
+        advice = _for_pattern(pattern, size, sets, prices, iterations)
     note_sisters(advice, records)
     return advice
 
@@ -114,13 +121,17 @@ def note_sisters(advice: Advice, records: Sequence[Record]) -> None:
 
 
 def _for_pattern(
-    pattern: str | None, size: int | str | None, sets: Mapping[str, object] | None, prices: Prices
+    pattern: str | None,
+    size: int | str | None,
+    sets: Mapping[str, object] | None,
+    prices: Prices,
+    iterations: int | None,
 ) -> Advice:
     name = _check_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
     chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
     workload = patterns.program_for(name, settings=chosen)
     program = f"a program that {patterns.PATTERNS[name].meaning(chosen)}"
-    advice = ranked(workload, program, workload.nbytes, prices)
+    advice = ranked(workload, program, workload.nbytes, prices, iterations=iterations)
     advice.pattern = PatternAsked(name, chosen)
     return advice
 
@@ -237,6 +248,7 @@ def _for_app(
     size: int | str,
     prices: Prices,
     records: Sequence[Record],
+    iterations: int | None,
 ) -> Advice:
     device = prices.device
     workload = program_of(app, params)
@@ -256,6 +268,7 @@ def _for_app(
         runs={str(r.factors.get("strategy")): r for r in runs},
         measure=measure,
         others=with_other_rounds,
+        iterations=iterations,
     )
 
 
@@ -307,13 +320,18 @@ def ranked(
     runs: Mapping[str, Record] | None = None,
     measure: str = "",
     others: Sequence[Program] = (),
+    iterations: int | None = None,
     withheld: Callable[[str, Sequence[Term]], str] = lambda strategy, terms: "",
 ) -> Advice:
     """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy. others:
-    the same program with other numbers of rounds of loops that data end. withheld: why the estimate of a strategy is
-    only its least time, or ''.
+    the same program with other numbers of rounds of loops that data end. iterations: how often the program does its
+    work; measured runs are of one time. withheld: why the estimate of a strategy is only its least time, or ''.
     """
     device = prices.device
+    if iterations is not None:
+        workload = msgspec.structs.replace(workload, iterations=iterations)
+        others = [msgspec.structs.replace(other, iterations=iterations) for other in others]
+        runs = runs if iterations == 1 else None
     terms, absent = estimates(workload, prices, app, measure)
     terms, absent = _split_withheld(terms, absent, withheld)
     runs = runs or {}
@@ -322,12 +340,12 @@ def ranked(
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
-    rows, scale, common = _strategy_rows(terms, runs)
+    each = _each_iteration(workload, terms, prices) if iterations is None else {}
+    rows, scale, common = _strategy_rows(terms, runs, each)
     absent = [_put_on_scale(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     best, prediction = fastest_of(rows), predicted_for([device.name])
     turned = [] if runs else [_by_rounds(best, workload, others, prices, app, measure), _by_small_blocks(rows, device)]
-    unknown = [turn for turn in turned if turn is not None]
-    fastest_known = not unknown and not any(a.perhaps_faster for a in absent)
+    turns = [*(turn for turn in turned if turn is not None), *turns_of(rows, measure, absent)]
     chosen_settings = settings(prices, STRATEGIES[best.strategy])
     chosen_settings.control = _control_setting(workload, terms, prices)
     return Advice(
@@ -338,9 +356,11 @@ def ranked(
         scale,
         rows,
         absent,
-        verdict_of(rows, size, fastest_known=fastest_known, predicted=bool(prediction)),
-        fastest_known,
-        [*unknown, *turns_of(rows, measure, absent)],
+        verdict_of(rows, size, turns),
+        often_of(rows, each) if each else None,
+        iterations,
+        accuracy_of([term for row in rows for term in row.terms]).level,
+        turns,
         [*_assumptions(workload, terms), *_of_first_touches(terms, prices)],
         chosen_settings,
         predicted=prediction,
@@ -380,29 +400,49 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
     return sum(t.ms for t in rows), sum(t.low for t in rows), sum(t.high for t in rows)
 
 
-def _strategy_rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[StrategyRow], str, float]:
+def _each_iteration(workload: Program, terms: Mapping[str, list[Term]], prices: Prices) -> dict[str, list[Term]]:
+    """What a further iteration on the same buffers adds, by strategy: the third, since what is there of the first
+    begins to count in the second.
+    """
+    each = {}
+    for name in terms:
+        with suppress(Unmeasured, MissingValue, NotEstimated, Impossible):
+            two, three = (
+                estimate(msgspec.structs.replace(workload, iterations=n), STRATEGIES[name], prices) for n in (2, 3)
+            )
+            each[name] = more_of(three, two)
+    return each
+
+
+def _strategy_rows(
+    terms: Mapping[str, list[Term]], runs: Mapping[str, Record], each: Mapping[str, list[Term]]
+) -> tuple[list[StrategyRow], str, float]:
     """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
-    were measured, the others are put on their scale, and may be as wrong as the estimates of those that were measured.
+    were measured, the others are put on their scale. each: the terms of a further iteration.
     """
     measured_and_estimated = [name for name in terms if name in runs]
     common = 0.0
     if measured_and_estimated:
         common = max(0.0, median(median_of(runs[name]) - _sum(terms[name])[0] for name in measured_and_estimated))
-    errors = [0.0, *(median_of(runs[name]) - _sum(terms[name])[0] - common for name in measured_and_estimated)]
+    usual = min(measured_and_estimated or terms, key=lambda name: (name != BASELINE, _sum(terms[name])[0]), default="")
+    usual_ms = median_of(runs[usual]) if measured_and_estimated else _sum(terms[usual])[0] if usual else 0.0
     rows = []
     for name in [*terms, *(name for name in runs if name not in terms)]:
         row_terms = terms.get(name, [])
-        ms, low, high = (v + common for v in _sum(row_terms))
+        ms, further = _sum(row_terms)[0] + common, _sum(each[name])[0] if name in each else None
         if record := runs.get(name):
             assert record.summary is not None
             estimated = ms if name in measured_and_estimated else None
             s = record.summary
-            rows.append(
-                StrategyRow(name, s.median, s.ci_low, s.ci_high, row_terms, True, estimated, (measured_point(record),))
-            )
+            grounds = (measured_point(record),)
+            row = StrategyRow(name, s.median, s.ci_low, s.ci_high, row_terms, True, estimated, grounds, further)
         else:
-            rows.append(StrategyRow(name, ms, max(0.0, low + min(errors)), high + max(errors), row_terms))
+            apart = difference(row_terms, terms[usual])
+            low, high = max(0.0, min(ms, usual_ms + apart.low)), max(ms, usual_ms + apart.high)
+            row = StrategyRow(name, ms, low, high, row_terms, further_ms=further)
+        rows.append(row)
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
+    rows = with_same(rows)
     if not runs:
         return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
     scale = "the whole time; of strategies that were not measured, the estimate plus what all have in common"

@@ -15,9 +15,12 @@ from firsttouch.program.patterns import PatternSettings
 class StrategyRow:
     """One strategy.
 
-    ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
-    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured; difference_ms: the
-    measured time less the estimate.
+    ms: what it adds to the work that all strategies have in common, once or in all iterations that were asked for; or,
+    if the application was measured, the whole time. low, high: where that lies, if the baseline's is as it is
+    (model/ranges.py); of a measured time, the bounds of its interval. estimated_ms: the estimate on the same scale, for
+    a strategy that was measured; difference_ms: the measured time less the estimate. further_ms: what each further
+    iteration on the same buffers adds; None if it is not estimated. same_as: a strategy of which all terms are the
+    same, and that is simpler to write; or ''.
     """
 
     strategy: str
@@ -28,6 +31,8 @@ class StrategyRow:
     measured: bool = False
     estimated_ms: float | None = None
     grounds: tuple[Ground, ...] = ()
+    further_ms: float | None = None
+    same_as: str = ""
     difference_ms: float | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,36 +58,48 @@ class Absent:
 class AdviceVerdict:
     """What an advice comes to.
 
-    kind: "take" the first strategy; "alike": no strategy is told apart from it; "unclear": none is clearly better than
-    all others; "fastest with a time": others, which may be faster, have none; "too little": there are so few bytes that
-    the choice saves next to nothing. strategies: the best, and those that are not told apart from it. of: how many
-    strategies have a time. measured_only: the first is the fastest of those that were measured, an estimate is less.
+    kind: "take" the first strategy, which is better than all others by a tenth or more; "any": of the strategies, which
+    are not told apart or differ by less, the first is the simplest to write; "not known": a strategy without a time may
+    be faster, or one whose estimate is far longer but has a range that reaches to the best; "too little": there are so
+    few bytes that the choice saves next to nothing. strategies: the best, or the equals; those that are the same as one
+    of them are not named. of: how many strategies have a time. next: the fastest of the others that are told apart;
+    next_ms: how much more it adds at least.
     """
 
-    kind: Literal["take", "alike", "unclear", "fastest with a time", "too little"]
+    kind: Literal["take", "any", "not known", "too little"]
     strategies: tuple[str, ...]
     of: int
-    measured_only: bool = False
+    next: str = ""
+    next_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class OftenAdvice:
+    """What an advice comes to for a program that does its work often on the same buffers. strategies: as of a verdict.
+    iterations: from how many on the first of these adds less than the one that is advised for one; 0: for any number.
+    """
+
+    strategies: tuple[str, ...]
+    iterations: int
 
 
 @dataclass(frozen=True)
 class Turn:
     """Something that would turn the advice, or of which it is not known whether it would.
 
-    kind: "no time": `others` have no time and may be faster; "kept": if the program keeps its buffers and repeats the
-    work, the first of `others` adds less, and the rest of them as much; "alike": `others` are not clearly apart;
+    kind: "no time": `others` have no time and may be faster; "ranges": their estimates are longer, but not told apart;
     "small blocks": turns over small blocks, whose price is not known, may make the first of `others` faster; "rounds":
-    with another number of rounds of loops that data end, the first of `others` is faster. strategy: the advised one.
-    ms, other_ms: what it and the first of `others` add then. is_least: `ms` is the least that it may be. count: of
-    turns or rounds; assumed: the rounds of the advice. run: the command that measures what is not known, or ''.
+    with another number of rounds of loops that data end, the first of `others` is faster; "estimates": `others` are
+    only estimated, and not told apart from what was measured. strategy: the advised one. ms, other_ms: what it and the
+    first of `others` add then. count: of turns or rounds; assumed: the rounds of the advice. run: the command that
+    measures what is not known, or ''.
     """
 
-    kind: Literal["no time", "kept", "alike", "small blocks", "rounds"]
+    kind: Literal["no time", "ranges", "small blocks", "rounds", "estimates"]
     strategy: str
     others: tuple[str, ...]
     ms: float | None = None
     other_ms: float | None = None
-    is_least: bool = False
     count: int = 0
     assumed: int = 0
     run: str = ""
@@ -190,11 +207,12 @@ class TracedAdvice:
 class Advice:
     """Strategies for one program on one device, fastest first.
 
-    program: what the advice is about. scale: what the times mean. verdict: what it comes to; its first strategy is the
-    fastest, or the fastest that was measured. fastest_known: whether no strategy without a time may be faster than
-    that. turns: what would change it. predicted: 'predicted for gh200' if the prices are a platform's, '' if they were
-    measured. on_processor: the device is the host's processor under another name. traced: what there is besides of a
-    program that was traced; its rows have the bounds of all that kernels may use, and the prices' intervals.
+    program: what the advice is about. scale: what the times mean. verdict: what it comes to. iterations: how often the
+    program does its work on the same buffers, if that was given; often: the advice for many, if not. level: how often
+    ranges hold, in words. turns: what would change the advice. predicted: 'predicted for gh200' if the prices are a
+    platform's, '' if they were measured. on_processor: the device is the host's processor under another name. traced:
+    what there is besides of a program that was traced; its rows have the bounds of all that kernels may use, and the
+    prices' intervals.
     """
 
     device: str
@@ -205,7 +223,9 @@ class Advice:
     strategies: list[StrategyRow]
     unavailable: list[Absent]
     verdict: AdviceVerdict
-    fastest_known: bool = True
+    often: OftenAdvice | None = None
+    iterations: int | None = None
+    level: str = ""
     turns: list[Turn] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=Settings)

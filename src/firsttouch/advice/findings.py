@@ -283,7 +283,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
         advice = ranked(patterns.program_for(patterns.USUAL, patterns.SIZE), patterns.USUAL, patterns.SIZE, prices)
     except UsageError:
         return []
-    if len(advice.strategies) < 2 or not advice.fastest_known:
+    if len(advice.strategies) < 2 or advice.verdict.kind == "not known":
         return []
     points = record_keys(ground for row in advice.strategies for term in row.terms for ground in term.grounds)
     best, named_rows = advice.strategies[0], _rows_beside_best(advice)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow, TracedAdvice, Turn, AdviceVerdict
+from firsttouch.advice.answer import (
+    Absent,
+    Advice,
+    AdviceVerdict,
+    OftenAdvice,
+    PatternAsked,
+    StrategyRow,
+    TracedAdvice,
+    Turn,
+)
 from firsttouch.advice.settings import Settings
 from firsttouch.advice.traced_wording import sentences_of_traced
 from firsttouch.advice.wording import sentences_of, turn_text
@@ -12,7 +21,8 @@ from firsttouch.records.predicted import said_once
 
 class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1"):
     """What `firsttouch advise --json` prints. take: the recommended strategy. verdict: what the advice comes to, which
-    `sentences` say. turning: what would change it, which `turns` say.
+    `sentences` say. often: the same for many iterations, if their number is not given. level: how often a range from
+    low to high holds. turning: what would change the advice, which `turns` say.
     """
 
     device: str
@@ -25,6 +35,9 @@ class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1")
     fastest_known: bool
     verdict: AdviceVerdict
     sentences: list[str]
+    often: OftenAdvice | None
+    iterations: int | None
+    level: str
     turning: list[Turn]
     turns: list[str]
     assumptions: list[str]
@@ -52,9 +65,12 @@ def output(advice: Advice) -> AdviceOutput:
         scale=advice.scale,
         strategies=advice.strategies,
         unavailable=advice.unavailable,
-        fastest_known=advice.fastest_known,
+        fastest_known=not any(turn.kind in ("no time", "small blocks", "rounds") for turn in advice.turns),
         verdict=advice.verdict,
         sentences=texts,
+        often=advice.often,
+        iterations=advice.iterations,
+        level=advice.level,
         turning=advice.turns,
         turns=[turn_text(turn) for turn in advice.turns],
         assumptions=advice.assumptions,

@@ -54,17 +54,18 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     if not found.copies:
         raise UsageError(f"{name} copies nothing between host and device, so that no strategy would change a copy")
     withheld = partial(why_only_least, program, traced.title, prices)
-    advice = ranked(program, name, program.nbytes, prices, withheld=withheld)
+    advice = ranked(program, name, program.nbytes, prices, iterations=1, withheld=withheld)
     own_terms, why_not_priced = _as_it_is(run, program, prices)
     times = ByUse(
         program, prices, {r.strategy: r.terms for r in advice.strategies} | ({NAME: own_terms} if own_terms else {})
     )
     bounds = bounds_by_use(times, [row.strategy for row in advice.strategies])
     advice.strategies = [replace(r, low=b.low, high=b.high) for r, b in zip(advice.strategies, bounds, strict=True)]
-    advice.verdict = verdict_of(
-        advice.strategies, advice.size, fastest_known=advice.fastest_known, predicted=bool(advice.predicted)
-    )
-    best, mine = fastest_of(advice.strategies), StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
+    advice.turns = [turn for turn in advice.turns if turn.kind != "ranges"]  # bounds by use are wider
+    verdict, best = verdict_of(advice.strategies, advice.size, advice.turns), fastest_of(advice.strategies)
+    equals = [name for name in verdict.strategies if name != best.strategy]
+    advice.verdict = replace(verdict, strategies=(best.strategy, *equals))  # it exists: simplicity matters less
+    mine = StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
     rows = sorted([best, *(r for r in advice.strategies if r is not best), *([mine] if mine else ())], key=_time)
     answer = TracedAdvice(
         profile=found.directory,

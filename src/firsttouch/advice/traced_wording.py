@@ -15,7 +15,7 @@ from firsttouch.model.as_it_is import NAME, STAGED
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedRun
-from firsttouch.records.text import count, first_few, percent, quantity
+from firsttouch.records.text import caption, count, first_few, percent, quantity
 
 MOST_PARTS, MOST_ALIKE = 3, 3
 LEAST_PART = 0.02
@@ -52,8 +52,8 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[str]:
     """The answer in at most three sentences."""
     best, *alike = advice.verdict.strategies
     texts = [_answer(advice, traced, advice.row(best)), *turn_lines(traced)]
-    if not advice.fastest_known:
-        texts += map(turn_text, advice.turns[:1])
+    if advice.verdict.kind == "not known":
+        texts.append(caption(turn_text(advice.turns[0])))
     if alike:
         texts.append(f"Not told apart from {best}: {first_few(alike, MOST_ALIKE)}.")
     return [with_prediction(advice, text) for text in texts[:MOST]]
@@ -73,7 +73,7 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     saved = ""
     if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
         saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
-    only = "Take" if advice.fastest_known else "Of the strategies that have a time, take"
+    only = "Take" if advice.verdict.kind != "not known" else "Of the strategies that have a time, take"
     apart = "; the two are not told apart" if not_apart([program_row], best) else ""
     return f"{only} {best.strategy}: {adds} instead of {own_ms} as {name} does it{saved}{apart}."
 

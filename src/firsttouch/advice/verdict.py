@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from firsttouch.advice.answer import Absent, StrategyRow, Turn, AdviceVerdict
+from firsttouch.advice.answer import Absent, AdviceVerdict, OftenAdvice, StrategyRow, Turn
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.costs import PlatformValue
+from firsttouch.model.ranges import difference
 from firsttouch.model.terms import Term
-from firsttouch.records.predictions import Share, bounds_of_sums, is_one_less
+from firsttouch.program.strategies import STRATEGIES
 
 FIRST_TOUCH = "first touch"
 """What the terms of first touches begin with."""
 SIMILAR = 1.05
-"""Strategies whose times differ by less than this are called alike."""
+"""Single runs whose times differ by less than this are called alike, and estimates that are nearly the same."""
+A_TENTH, EQUAL = 1.1, 1.25
+"""A strategy is taken if all others are slower by this; no other is called its equal that is slower than that."""
 LITTLE, LITTLE_MS = 64 << 10, 1.0
 """Bytes of buffers below which copies and faults take no longer than the calls that start them, and the most ms that a
 choice may save there and still not matter."""
 CALL_MS = 0.01
 """ms that a call may take more or less."""
-_ONCE = ("allocate", "free")
-_NEW_PAGES = ("copy back into new pages", "first touch of host pages by the copy")
-"""What the terms of copies begin with that take another time once the pages are there."""
 
 
-def verdict_of(rows: Sequence[StrategyRow], size: int, *, fastest_known: bool, predicted: bool) -> AdviceVerdict:
-    """What an advice comes to. size: bytes of all buffers."""
-    best = fastest_of(rows)
-    alike = not_apart(rows, best)
-    names = tuple(row.strategy for row in (best, *alike))
+# ------------------------------------------------------------------------------------------------ which are apart
+
+
+def verdict_of(rows: Sequence[StrategyRow], size: int, turns: Sequence[Turn]) -> AdviceVerdict:
+    """What an advice comes to. size: bytes of all buffers. turns: what would change it."""
+    best, distinct = fastest_of(rows), [row for row in rows if not row.same_as]
+    equals = equals_of(distinct, best)
+    names = tuple(row.strategy for row in equals)
     if _is_little(rows, size):
         return AdviceVerdict("too little", names, len(rows))
-    if not fastest_known:
-        return AdviceVerdict("fastest with a time", names, len(rows), measured_only=best is not rows[0])
-    if len(names) == len(rows) > 1:
-        return AdviceVerdict("alike", names, len(rows))
-    if predicted and any(row.ms > SIMILAR * best.ms for row in alike):
-        return AdviceVerdict("unclear", names, len(rows))
-    return AdviceVerdict("take", names, len(rows), measured_only=best is not rows[0])
+    if any(turn.kind != "estimates" for turn in turns):
+        return AdviceVerdict("not known", names, len(rows))
+    others = [row for row in distinct if row not in equals and row.terms and is_slower(row, best)]
+    least = [(difference(row.terms, best.terms).low, row.strategy) for row in others if not row.measured]
+    next_ms, next_one = min((pair for pair in least if pair[0] > 0), default=(None, ""))
+    return AdviceVerdict("take" if len(equals) == 1 else "any", names, len(rows), next_one, next_ms)
+
+
+def equals_of(rows: Sequence[StrategyRow], best: StrategyRow) -> list[StrategyRow]:
+    """The best row and those that are as good, the simplest to write first."""
+    comparable = [row for row in rows if row.measured == best.measured]
+    equals = [row for row in comparable if row is best or _is_equal(row, best)]
+    return sorted(equals, key=lambda row: (STRATEGIES[row.strategy].effort, row.ms))
+
+
+def _is_equal(row: StrategyRow, best: StrategyRow) -> bool:
+    return row.ms <= A_TENTH * best.ms + CALL_MS or (row.ms <= EQUAL * best.ms and not is_slower(row, best))
 
 
 def fastest_of(rows: Sequence[StrategyRow]) -> StrategyRow:
@@ -47,27 +61,19 @@ def fastest_of(rows: Sequence[StrategyRow]) -> StrategyRow:
 
 
 def not_apart(rows: Sequence[StrategyRow], best: StrategyRow) -> list[StrategyRow]:
-    """The other rows whose intervals overlap with that of the best, or that do not differ more than single runs do."""
-    return [row for row in rows if row is not best and not _is_slower(row, best)]
+    """The other rows that are not told apart from the best."""
+    return [row for row in rows if row is not best and not is_slower(row, best)]
 
 
-def _is_slower(row: StrategyRow, best: StrategyRow) -> bool:
-    """Of predictions, whether it is not alike, and slower whatever the values are that both rest on."""
-    if _rests_on_a_platform(row) and _rests_on_a_platform(best):
-        return row.ms > SIMILAR * best.ms and is_one_less(
-            bounds_of_sums(map(_share_of_term, row.terms), map(_share_of_term, best.terms))
-        )
-    single = is_single(row) or is_single(best)
-    return row.low > best.high * (SIMILAR if single else 1)
-
-
-def _rests_on_a_platform(row: StrategyRow) -> bool:
-    return not row.measured and any(isinstance(g, PlatformValue) for term in row.terms for g in term.grounds)
-
-
-def _share_of_term(term: Term) -> Share:
-    values = tuple(dict.fromkeys(g.name for g in term.grounds if isinstance(g, PlatformValue)))
-    return values or ("", term.what), term.low, term.high
+def is_slower(row: StrategyRow, best: StrategyRow) -> bool:
+    """Whether a row is told apart from a faster one: estimates by their difference, measured times by their intervals,
+    and by more than single runs differ.
+    """
+    if row.measured or best.measured:
+        single = is_single(row) or is_single(best)
+        return row.low > best.high * (SIMILAR if single else 1)
+    apart = difference(row.terms, best.terms)
+    return apart.is_told and apart.ms > 0
 
 
 def is_single(row: StrategyRow) -> bool:
@@ -87,6 +93,51 @@ def _is_little(rows: Sequence[StrategyRow], size: int) -> bool:
     return compared_with(rows).ms - rows[0].ms < LITTLE_MS
 
 
+def with_same(rows: Sequence[StrategyRow]) -> list[StrategyRow]:
+    """The rows, of which those say so that are the same as a simpler one."""
+    groups: dict[object, list[StrategyRow]] = {}
+    for row in rows:
+        terms = tuple(sorted((t.phase, t.what, t.ms) for t in row.terms))
+        groups.setdefault(row.strategy if row.measured else terms, []).append(row)
+    simplest: dict[str, str] = {}
+    for same in groups.values():
+        first = min(same, key=lambda row: STRATEGIES[row.strategy].effort)
+        simplest |= {row.strategy: first.strategy for row in same if row is not first}
+    return [replace(row, same_as=simplest.get(row.strategy, "")) for row in rows]
+
+
+# ------------------------------------------------------------------------------------------------ often
+
+
+def often_of(rows: Sequence[StrategyRow], each: dict[str, list[Term]]) -> OftenAdvice | None:
+    """The advice for many iterations. each: the terms that an iteration adds, by strategy. None if the advised strategy
+    has none.
+    """
+    best = fastest_of(rows)
+    if best.strategy not in each:
+        return None
+    by_name = {row.strategy: row for row in rows}
+    again = [
+        StrategyRow(name, sum(t.ms for t in terms), 0.0, 0.0, terms, same_as=by_name[name].same_as)
+        for name, terms in each.items()
+        if name in by_name
+    ]
+    distinct = [row for row in again if not row.same_as] or again
+    least = min(distinct, key=lambda row: row.ms)
+    equals = equals_of(distinct, least)
+    names = tuple(row.strategy for row in equals)
+    if best.strategy in names or best.same_as in names:
+        return OftenAdvice(tuple(sorted(names, key=lambda name: name != best.strategy)), 0)
+    return OftenAdvice(names, _crossing(best, by_name[names[0]]))
+
+
+def _crossing(best: StrategyRow, other: StrategyRow) -> int:
+    """From how many iterations on another strategy adds less in all."""
+    saved = (best.further_ms or 0.0) - (other.further_ms or 0.0)
+    first = sum(t.ms for t in other.terms) - sum(t.ms for t in best.terms)
+    return max(2, math.floor(first / saved) + 2) if saved > 0 else 0
+
+
 # ------------------------------------------------------------------------------------------------ what would turn it
 
 
@@ -97,37 +148,11 @@ def turns_of(rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent]
         commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
         names = tuple(a.strategy for a in unknown)
         turns.append(Turn("no time", best.strategy, names, run=commands[0] if commands else ""))
-    if kept := _turn_if_kept(rows, best):
-        turns.append(kept)
-    if alike := not_apart(rows, best):
-        unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
-        run = f"{measure}{unmeasured}" if measure and (unmeasured or not best.measured) else ""
-        turn = Turn("alike", best.strategy, tuple(row.strategy for row in alike), run=run)
-        turns.insert(0 if best is not rows[0] else len(turns), turn)
+    unsure = [row for row in not_apart(rows, best) if not row.same_as and not _is_equal(row, best)]
+    if ranges := [row.strategy for row in unsure if not best.measured]:
+        turns.append(Turn("ranges", best.strategy, tuple(ranges), run=measure))
+    estimated = [row.strategy for row in not_apart(rows, best) if best.measured and not row.measured]
+    if estimated and measure:
+        options = "".join(f" --strategy {name}" for name in estimated)
+        turns.append(Turn("estimates", best.strategy, tuple(estimated), run=f"{measure}{options}"))
     return turns
-
-
-def _repeated_row(row: StrategyRow) -> StrategyRow:
-    """What a strategy adds if a program keeps its memory and repeats the work."""
-    terms = [
-        t for t in row.terms if t.phase not in _ONCE and not t.what.startswith((FIRST_TOUCH, *_NEW_PAGES))
-    ]  # fmt: skip
-    ms, low, high = (sum(getattr(t, part) for t in terms) for part in ("ms", "low", "high"))
-    return StrategyRow(row.strategy, ms, low, high, terms)
-
-
-def _copies_into_new(row: StrategyRow) -> bool:
-    """Whether copies into new pages were priced, of which it is not known what they take once the pages are there."""
-    return any(t.what.startswith(_NEW_PAGES) for t in row.terms)
-
-
-def _turn_if_kept(rows: Sequence[StrategyRow], best: StrategyRow) -> Turn | None:
-    """Which strategies are better if a program keeps its buffers; None if none is."""
-    if not best.terms:
-        return None
-    kept_rows = [_repeated_row(row) for row in rows if row.terms and not _copies_into_new(row)]
-    mine, least = _repeated_row(best), min(kept_rows, key=lambda row: row.ms, default=None)
-    if least is None or least.ms * SIMILAR + CALL_MS >= mine.ms or least.high >= mine.low:
-        return None
-    alike = [row.strategy for row in kept_rows if row is not least and row.low <= least.high]
-    return Turn("kept", best.strategy, (least.strategy, *alike), mine.ms, least.ms, is_least=_copies_into_new(best))

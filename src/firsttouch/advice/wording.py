@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from firsttouch.advice.answer import Advice, StrategyRow, Turn
-from firsttouch.advice.verdict import SIMILAR, compared_with, is_single
+from firsttouch.advice.verdict import compared_with, is_single
 from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.records.text import caption, count, join_names, quantity
@@ -34,22 +34,34 @@ def parts_of(row: StrategyRow) -> dict[str, float]:
     return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
 
+def in_few_words(names: Sequence[str], word: str = "and", most: int = MOST) -> str:
+    """Strategies in a sentence; of many, the first and how many more."""
+    shown = [*names] if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
+    return join_names(shown, word)
+
+
+def alike_names(row: StrategyRow, rows: Sequence[StrategyRow]) -> str:
+    """The name of a row with those that are the same: 'managed, also +advise, pinned'."""
+    base = row.strategy.partition("+")[0]
+    same = [r.strategy for r in rows if r.same_as == row.strategy]
+    return f"{row.strategy}, also {', '.join(name.removeprefix(base) for name in same)}" if same else row.strategy
+
+
 # ------------------------------------------------------------------------------------------------ the answer
 
 
 def sentences_of(advice: Advice) -> list[str]:
     """The answer in at most three sentences."""
-    best = advice.row(advice.verdict.strategies[0])
+    verdict, best = advice.verdict, advice.row(advice.verdict.strategies[0])
+    texts, turns = [f"{_ANSWERS[verdict.kind](advice, best)}."], advice.turns
+    if verdict.kind == "not known":
+        choice = _take if len(verdict.strategies) == 1 else _any
+        texts, turns = [texts[0], f"By the estimates alone, {choice(advice, best)}."], turns[1:]
+    if verdict.kind != "too little":
+        texts += [text for text in (_by_iteration(advice, best), _next(advice)) if text]
+        texts += [caption(turn_text(turn)) for turn in turns]
     where = on_processor(advice.device) if advice.on_processor else ""
-    first = [] if advice.fastest_known else advice.turns[:1]
-    texts = [f"{where}{_ANSWERS[advice.verdict.kind](advice, best)}.", *map(turn_text, first)]
-    if advice.verdict.kind != "too little":
-        if best.estimated_ms is not None:
-            texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
-        elif text := _parts_sentence(advice, best):
-            texts.append(text)
-        texts += [turn_text(turn) for turn in advice.turns if turn not in first and (turn.kind != "alike" or turn.run)]
-    return [with_prediction(advice, caption(text)) for text in texts[:MOST]]
+    return [with_prediction(advice, caption(text)) for text in (where + texts[0], *texts[1:MOST])]
 
 
 def with_prediction(advice: Advice, text: str) -> str:
@@ -58,64 +70,67 @@ def with_prediction(advice: Advice, text: str) -> str:
 
 
 def _take(advice: Advice, best: StrategyRow) -> str:
-    return f"take {best.strategy} for {_about(advice)}: it {_times(advice, best)}{_tied(advice)}"
+    if later := _later(advice):
+        return f"for {_about(advice)}, take {best.strategy} {later}"
+    return f"take {best.strategy} for {_about(advice)}: it {_times(advice, best)}"
 
 
-def _alike(advice: Advice, best: StrategyRow) -> str:
-    names = join_names(advice.verdict.strategies)
-    return f"for {_about(advice)}, {names} are not told apart: {best.strategy} {_times(advice, best)}"
+def _any(advice: Advice, best: StrategyRow) -> str:
+    names = in_few_words(advice.verdict.strategies, "or")
+    simpler = f"{best.strategy} is {'the simplest' if len(advice.verdict.strategies) > 2 else 'simpler'} to write"
+    if later := _later(advice):
+        return f"for {_about(advice)}, {names} {later}; {simpler}"
+    return f"{names} for {_about(advice)}; {simpler}: it {_times(advice, best)}"
 
 
-def _unclear(advice: Advice, best: StrategyRow) -> str:
-    return (
-        f"for {_about(advice)}, no strategy is clearly better than all others: {best.strategy} "
-        f"{_times(advice, best)}{_tied(advice)}"
-    )
+def _not_known(advice: Advice, best: StrategyRow) -> str:
+    return f"not known for {_about(advice)}: {turn_text(advice.turns[0]).removesuffix('.')}"
 
 
-def _fastest_with_a_time(advice: Advice, best: StrategyRow) -> str:
-    verdict = advice.verdict
-    only = "the only strategy" if verdict.of == 1 else f"the fastest of {verdict.of} strategies"
-    only = "the fastest measured strategy" if verdict.measured_only else only
-    return f"for {_about(advice)}, {best.strategy} is {only} with a time: it {_times(advice, best)}{_tied(advice)}"
+def _later(advice: Advice) -> str:
+    """Up to how many iterations the verdict holds, and which other strategy is better from there on; '' if none is."""
+    often = advice.often
+    if often is None or not often.iterations:
+        return ""
+    up_to = count(often.iterations - 1, "iteration")
+    return f"for up to {up_to}, {in_few_words(often.strategies, 'or')} from {often.iterations:,} on"
 
 
 def _too_little(advice: Advice, best: StrategyRow) -> str:
     other = compared_with(advice.strategies)
     return (
         f"for {_about(advice)}, there is too little data for the memory method to matter: {best.strategy} adds an "
-        f"estimated {_format_time(best)}, {other.strategy} {_format_time(other)}{_tied(advice)}"
+        f"estimated {_format_time(best)}, {other.strategy} {_format_time(other)}"
     )
 
 
 _ANSWERS: Mapping[str, Callable[[Advice, StrategyRow], str]] = {
     "take": _take,
-    "alike": _alike,
-    "unclear": _unclear,
-    "fastest with a time": _fastest_with_a_time,
+    "any": _any,
+    "not known": _not_known,
     "too little": _too_little,
 }
 """The first sentence of each kind of verdict, without its full stop."""
 
 
 def _about(advice: Advice) -> str:
-    return with_buffers(advice.program, advice.size)
-
-
-def _tied(advice: Advice) -> str:
-    alike = advice.verdict.strategies[1:]
-    return f"; not told apart from it: {join_names(alike)}" if alike else ""
+    about = with_buffers(advice.program, advice.size)
+    return f"{advice.iterations:,} iterations of {about}" if (advice.iterations or 1) > 1 else about
 
 
 def _times(advice: Advice, best: StrategyRow) -> str:
     """What the best strategy takes or adds, and the baseline beside it."""
     any_measured = any(row.measured for row in advice.strategies)
     text = f"{_verb(best, any_measured)} {_format_time(best)}" if best.ms else "adds nothing that these results price"
-    baseline = next((row for row in advice.strategies if row.strategy == BASELINE and row is not best), None)
+    baseline = _baseline(advice, best)
     if baseline is None:
         return text
     verb = f" {_verb(baseline, any_measured)}" if baseline.measured != best.measured else ""
     return f"{text}, {BASELINE}{verb} {_format_time(baseline)}"
+
+
+def _baseline(advice: Advice, best: StrategyRow) -> StrategyRow | None:
+    return next((row for row in advice.strategies if row.strategy == BASELINE and row is not best), None)
 
 
 def _verb(row: StrategyRow, any_measured: bool) -> str:
@@ -126,22 +141,33 @@ def _format_time(row: StrategyRow) -> str:
     return f"{quantity(row.ms, 'ms')} (one run)" if is_single(row) else quantity(row.ms, "ms")
 
 
-def _parts_sentence(advice: Advice, best: StrategyRow) -> str:
-    """What most of the time is, of the best and of the baseline: 'the largest part' if that is not above half, with
-    the next if that is as large.
+def _by_iteration(advice: Advice, best: StrategyRow) -> str:
+    """What the first iteration adds, and each further one: of the best strategy, of that which is better for many
+    iterations, and of the baseline.
     """
-    baseline = [row for row in advice.strategies if row.strategy == BASELINE and row is not best]
-    texts = []
-    for row in (best, *baseline):
-        (part_name, ms), *other_parts = [*parts_of(row).items(), ("", 0.0)]
-        if not ms:
-            break
-        alike = [(name, also) for name, also in other_parts if also * SIMILAR >= ms]
-        part = "the largest parts" if alike else "most" if ms > row.ms / 2 else "the largest part"
-        subject = f"{BASELINE}:" if row is not best else "it are" if alike else "it is"
-        named = join_names([f"{name} ({quantity(its, 'ms')})" for name, its in [(part_name, ms), *alike]])
-        texts.append(f"{part} of {subject} {named}")
-    return f"{caption('; '.join(texts))}." if texts else ""
+    if advice.often is None:
+        return ""
+    baseline, rows = _baseline(advice, best), [best]
+    rows += [advice.row(advice.often.strategies[0])] if advice.often.iterations else []
+    rows += [baseline] if baseline is not None and baseline not in rows else []
+    rows = [row for row in rows if row.further_ms is not None]
+    further = join_names([f"{_ms(row.further_ms)} under {row.strategy}" for row in rows])
+    if not advice.often.iterations:
+        return f"Each further iteration on the same buffers adds {further}."
+    any_measured = any(row.measured for row in advice.strategies)
+    verbs = [_verb(row, any_measured) for row in rows]
+    first = [
+        f"{row.strategy} {f'{verb} ' if verb != before else ''}{_format_time(row)}"
+        for row, verb, before in zip(rows, verbs, ["", *verbs], strict=False)
+    ]
+    return f"The first: {', '.join(first)}; each further one on the same buffers adds {further}."
+
+
+def _next(advice: Advice) -> str:
+    verdict = advice.verdict
+    if verdict.next_ms is None or verdict.kind != "take" or advice.row(verdict.strategies[0]).measured:
+        return ""
+    return f"The next, {verdict.next}, adds at least {_ms(verdict.next_ms)} more in {advice.level} such estimates."
 
 
 # ------------------------------------------------------------------------------------------------ what would turn it
@@ -153,46 +179,42 @@ def turn_text(turn: Turn) -> str:
 
 
 def _no_time(turn: Turn) -> str:
-    have = "has no time" if len(turn.others) == 1 else "have no time"
-    return f"It is not known to be the fastest, since {join_names(turn.others)} {have}"
+    have = "has no time and may be faster" if len(turn.others) == 1 else "have no time and may be faster"
+    return f"{join_names(turn.others)} {have}"
 
 
-def _kept(turn: Turn) -> str:
-    better, *alike = turn.others
-    at_least = "at least " if turn.is_least else ""
-    return (
-        f"If the program keeps its buffers and repeats this work, {better} is better: it adds an estimated "
-        f"{_ms(turn.other_ms)} each time, {turn.strategy} {at_least}{_ms(turn.ms)}"
-        f"{f'; not told apart from it: {join_names(alike)}' if alike else ''}"
-    )
-
-
-def _not_apart(turn: Turn) -> str:
-    return f"Not clearly apart from {turn.strategy}: {', '.join(turn.others)}"
+def _ranges(turn: Turn) -> str:
+    by = "its range" if len(turn.others) == 1 else "their ranges"
+    return f"{in_few_words(turn.others)} may add as little, by {by}"
 
 
 def _small_blocks(turn: Turn) -> str:
     return (
-        f"It is not known to be the fastest: what {count(turn.count, 'turn')} of kernels and the CPU over a small "
-        f"block take is not in these results, and with up to {_ms(turn.ms)} {turn.others[0]} is faster"
+        f"what {count(turn.count, 'turn')} of kernels and the CPU over a small block take is not in these results, and "
+        f"with up to {_ms(turn.ms)} {turn.others[0]} is faster than {turn.strategy}"
     )
 
 
 def _rounds(turn: Turn) -> str:
     return (
-        f"It is not known to be the fastest: with {turn.count} rounds of each loop that data end, not the assumed "
-        f"{turn.assumed}, {turn.others[0]} adds {_ms(turn.other_ms)} and {turn.strategy} {_ms(turn.ms)}"
+        f"with {turn.count} rounds of each loop that data end, not the assumed {turn.assumed}, {turn.others[0]} adds "
+        f"{_ms(turn.other_ms)} and {turn.strategy} {_ms(turn.ms)}"
     )
+
+
+def _estimates(turn: Turn) -> str:
+    are = "is only estimated, and may be" if len(turn.others) == 1 else "are only estimated, and may be"
+    return f"{join_names(turn.others)} {are} faster than {turn.strategy}"
 
 
 _TURNS: Mapping[str, Callable[[Turn], str]] = {
     "no time": _no_time,
-    "kept": _kept,
-    "alike": _not_apart,
+    "ranges": _ranges,
     "small blocks": _small_blocks,
     "rounds": _rounds,
+    "estimates": _estimates,
 }
 
 
 def _ms(ms: float | None) -> str:
-    return quantity(ms or 0.0, "ms")
+    return quantity(ms, "ms") if ms else "nothing"

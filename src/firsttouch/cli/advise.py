@@ -13,8 +13,14 @@ from firsttouch.cli.options import path
 from firsttouch.cli.output import print_error, print_stdout
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from firsttouch.advice.answer import Advice
     from firsttouch.base.outputs import Output
+
+
+_RANGE, _FURTHER, _PART = 60, 76, 100
+"""The columns of the terminal from which on a table has ranges, times by iteration, and the largest part."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,15 @@ def command(
             "that the CPU uses), initialises (cpu or gpu). May be repeated.",
         ),
     ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="How often the program does all its work on the same buffers; default: once, and from how many on "
+            "another strategy is better.",
+        ),
+    ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -110,6 +125,7 @@ def command(
         from firsttouch.advice.profiled import advise_profile
 
         other = {"--app": app, "--size": size, "--pattern": pattern, "--set": asked_sets, "--module": modules}
+        other |= {"--iterations": str(iterations or "")}
         advice = advise_profile(profile, directories, device=device, process=process, other=other)
     else:
         from firsttouch.advice.advisor import advise
@@ -120,7 +136,16 @@ def command(
 
             apps = apps_with(modules)
             app = only_app(modules, apps) if app is None else app
-        advice = advise(directories, device=device, app=app, size=size, pattern=pattern, sets=asked_sets, apps=apps)
+        advice = advise(
+            directories,
+            device=device,
+            app=app,
+            size=size,
+            pattern=pattern,
+            sets=asked_sets,
+            iterations=iterations,
+            apps=apps,
+        )
     return Advised(advice, *advice_page(directories, out, profile, device, process))
 
 
@@ -146,32 +171,23 @@ def _finish(found: Advised) -> int:
 
 def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
-    from rich.table import Table
-
     from firsttouch.advice.output import answer_in_words
-    from firsttouch.advice.wording import parts_of
     from firsttouch.cli.console import Console
-    from firsttouch.records.text import caption, quantity
+    from firsttouch.harness.outcomes.derive import BASELINE
+    from firsttouch.records.text import caption
 
     for sentence in answer_in_words(advice):
         print_stdout(sentence)
     print_stdout("")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("strategy", no_wrap=True)
-    for heading in ("time", "from", "to"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("largest part", overflow="fold")
-    for row in advice.strategies:
-        part, ms = next(iter(parts_of(row).items()), ("", 0.0))
-        kind = "measured" if row.measured else "predicted" if advice.predicted else "estimated"
-        if row.estimated_ms is not None:
-            kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
-        text = f"{part}, {quantity(ms, 'ms')}" if ms else ""
-        table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, text)
     console = Console()
-    console.print(table)
+    console.print(_table(advice, console.width))
     print_stdout(f"Times {advice.predicted and 'predicted '}on {advice.title}: {advice.scale}.")
+    if advice.level:
+        print_stdout(f"From and to: where a time lies in {advice.level} such cases, with that of {BASELINE} as it is.")
+    if advice.often is not None:
+        print_stdout(
+            "Further: what each further iteration adds: inputs, kernels and results again, on the same buffers."
+        )
     for line in absent_lines(advice):
         print_stdout(line)
     print_stdout("")
@@ -182,6 +198,42 @@ def show(advice: Advice) -> None:
         print_stdout(f"- {caption(setting.text)}.")
     for assumption in advice.assumptions:
         print_stdout(f"- Assumed: {assumption}.")
+
+
+def _table(advice: Advice, width: int) -> Table:
+    """The strategies; in few columns, without what there is no room for."""
+    from rich.table import Table
+
+    from firsttouch.advice.wording import alike_names, parts_of
+    from firsttouch.records.text import quantity
+
+    rows = [row for row in advice.strategies if not row.same_as]
+    with_iterations = any(row.further_ms is not None for row in rows)
+    heads = ["time", *(["from", "to"] if width >= _RANGE else [])]
+    heads += ["further"] if with_iterations and width >= _FURTHER else []
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("strategy", overflow="fold", min_width=max(len(row.strategy) for row in rows))
+    for heading in heads:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if width >= _PART:
+        table.add_column("", no_wrap=True)
+        table.add_column("largest part", overflow="fold")
+    for row in rows:
+        part, ms = next(iter(parts_of(row).items()), ("", 0.0))
+        kind = "measured" if row.measured else "predicted" if advice.predicted else "estimated"
+        if row.estimated_ms is not None:
+            kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
+        is_reference = not row.measured and row.low == row.high
+        values = {
+            "time": row.ms,
+            "from": None if is_reference else row.low,
+            "to": None if is_reference else row.high,
+            "further": row.further_ms,
+        }
+        cells = ["" if values[head] is None else quantity(values[head] or 0.0, "ms") for head in heads]
+        about = [kind, f"{part}, {quantity(ms, 'ms')}" if ms else ""] if width >= _PART else []
+        table.add_row(alike_names(row, advice.strategies), *cells, *about)
+    return table
 
 
 def absent_lines(advice: Advice) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -84,3 +84,17 @@ class Terms:
             ms = s.time.times(1e-6)
             terms.append(Term(phase, what, s.bytes, s.count, ms.value, ms.low, ms.high, s.price.grounds))
         return terms
+
+
+def more_of(terms: Sequence[Term], others: Sequence[Term]) -> list[Term]:
+    """What terms of the same kinds have more than others, of a program that does less."""
+    before = {(term.phase, term.what): term for term in others}
+    rest = []
+    for term in terms:
+        if (less := before.get((term.phase, term.what))) is None:
+            rest.append(term)
+        elif term.count > less.count or term.ms - less.ms > 1e-9:
+            nbytes, count = term.bytes - less.bytes, term.count - less.count
+            ms, low, high = (max(0.0, getattr(term, part) - getattr(less, part)) for part in ("ms", "low", "high"))
+            rest.append(Term(term.phase, term.what, nbytes, count, ms, low, high, term.grounds))
+    return rest

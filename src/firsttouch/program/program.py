@@ -188,7 +188,8 @@ Item: TypeAlias = Launch | Swap | AwaitAll | LoopMark | Move | Renew | Repeat
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """title: its name and size. initialise, compute: what happens in these phases. assumptions: what is not exact, in
     sentences. tiled: whether it can work on parts of its data that fit on the device. rounds: how many are assumed of
-    each loop that ends when data say so; 0: no loop does. obtained: what a traced program allocates itself.
+    each loop that ends when data say so; 0: no loop does. obtained: what a traced program allocates itself. iterations:
+    how often it initialises, computes and reads back, with the same buffers.
     """
 
     title: str
@@ -199,6 +200,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tiled: bool = False
     rounds: int = 0
     obtained: tuple[Obtained, ...] = ()
+    iterations: int = 1
     schema: Literal["firsttouch-program/1"] = SCHEMA
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from firsttouch.program.ledger import Ledger
@@ -33,20 +34,29 @@ class Replay:
 
         Raises Unsupported if it needs what the strategy's memory cannot do.
         """
-        ledger, blocks = self.ledger, self.program.blocks
-        for block in blocks:
+        ledger = self.ledger
+        for block in self.program.blocks:
             self._played(ledger.allocate(block.declaration))
+        self._iteration(ledger.after_initialise)
+        self._play_rounds(self.program.iterations - 1, self._iteration)
+        self.phase = "free"
+        self._played(ledger.free())
+
+    def _iteration(self, advise: Callable[[], Iterable[Step]] = tuple) -> None:
+        """All that a program does with its buffers. advise: the steps of advice about initialised buffers, which is
+        given once.
+        """
+        ledger = self.ledger
         self.phase = "initialise"
         self._items(self.program.initialise)
-        self._played([*ledger.wait(), *ledger.after_initialise()])
+        self._played([*ledger.wait(), *advise()])
         self.phase = "compute"
         self._played(ledger.before_compute())
         self._items(self.program.compute)
         self._played([*ledger.join_prefetches(), *ledger.wait()])
         self.phase = "readback"
-        self._played(ledger.read_back([number for number, block in enumerate(blocks) if block.ends_on == "cpu"]))
-        self.phase = "free"
-        self._played(ledger.free())
+        read = [number for number, block in enumerate(self.program.blocks) if block.ends_on == "cpu"]
+        self._played(ledger.read_back(read))
 
     def _played(self, steps: Iterable[Step]) -> None:
         self.play(steps)
@@ -61,7 +71,7 @@ class Replay:
     def _items(self, items: Sequence[ProgramItem]) -> None:
         for item in items:
             if isinstance(item, Repeat):
-                self._repeat(item)
+                self._play_rounds(item.count, partial(self._items, item.body))
             elif isinstance(item, Launch):
                 self._launch(item)
             elif isinstance(item, Swap):
@@ -81,24 +91,24 @@ class Replay:
             elif isinstance(item, Move):
                 self.move(item)
 
-    def _repeat(self, repeat: Repeat) -> None:
+    def _play_rounds(self, count: int, play_round: Callable[[], None]) -> None:
         """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
         it, or like these two in turn.
         """
         states: list[Hashable] = [None, None]
         began = self.done
-        for number in range(repeat.count):
+        for number in range(count):
             state = (self.ledger.state(), self.state())
             if state == states[-1]:
-                self._count_rounds(self.done - began, repeat.count - number)
+                self._count_rounds(self.done - began, count - number)
                 return
             if state == states[-2]:
-                self._replay_pairs(repeat, repeat.count - number)
+                self._replay_pairs(play_round, count - number)
                 return
             states.append(state)
             began = self.done
             self.begin_round()
-            self._items(repeat.body)
+            play_round()
             self.end_round()
 
     def _count_rounds(self, done_in_round: int, times: int) -> None:
@@ -106,16 +116,17 @@ class Replay:
         self.add_again(times)
         self._count_done(done_in_round * times)
 
-    def _replay_pairs(self, repeat: Repeat, rounds: int) -> None:
+    def _replay_pairs(self, play_round: Callable[[], None], rounds: int) -> None:
         """Replays so many rounds, of which two in turn recur."""
         if rounds >= 2:
             began = self.done
             self.begin_round()
-            self._items((*repeat.body, *repeat.body))
+            play_round()
+            play_round()
             self.end_round()
             self._count_rounds(self.done - began, rounds // 2 - 1)
         if rounds % 2:
-            self._items(repeat.body)
+            play_round()
 
     def _launch(self, launch: Launch) -> None:
         if self._in_turns and launch.agent == "cpu" and launch.by == "kernel":

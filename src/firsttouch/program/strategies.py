@@ -44,6 +44,15 @@ class Strategy:
     on_request: bool = False
     """Whether it is used only if it is named: it differs from another strategy in a variant of its allocator."""
 
+    @property
+    def effort(self) -> int:
+        """How much more a program needs than plain malloc: 1 for another allocator, advice, prefetches, touching all
+        pages, locking the pages of a host array, mapping or flushing; 3 for two arrays and the copies between them.
+        """
+        others = (self.advise, self.prefetch, self.overlap, self.prefault, self.access == "mapped", self.coherence)
+        locked = self.allocator == "registered" or self.host_arrays != common_allocator("host")
+        return 3 * self.duplicated + (self.allocator != common_allocator("host")) + sum(map(bool, others)) + locked
+
 
 _ALL = (
     Strategy(

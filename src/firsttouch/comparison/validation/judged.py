@@ -5,7 +5,6 @@ Nothing in the model is fitted to applications, so every application judges it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -19,6 +18,7 @@ from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.model.costs import Prices
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.ranges import difference
 from firsttouch.model.terms import Term
 from firsttouch.program.dry_run import program_of
 from firsttouch.records.reading import Results
@@ -90,12 +90,9 @@ class Case:
         }
 
     def interval(self, name: str) -> tuple[float, float]:
-        """The least and the greatest difference of a strategy to the baseline, in ms, that the prices allow. What both
-        have in common does not differ.
-        """
-        strategy_terms, base = (Counter(map(_term_amount, self.terms[strategy])) for strategy in (name, BASELINE))
-        (low, high), (less, more) = _sum_of_bounds(strategy_terms - base), _sum_of_bounds(base - strategy_terms)
-        return low - more, high - less
+        """The range of the difference of a strategy to the baseline, in ms (model/ranges.py)."""
+        apart = difference(self.terms[name], self.terms[BASELINE])
+        return apart.low, apart.high
 
     def pairs(self) -> list[tuple[str, str, bool]]:
         """The pairs that differ clearly, the faster first, and whether the estimate has the same order."""
@@ -105,14 +102,6 @@ class Case:
             if _is_clear(self.measured[fast], self.measured[slow]):
                 pairs.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
         return pairs
-
-
-def _term_amount(term: Term) -> tuple[str, float, float, float]:
-    return term.what, term.ms, term.low, term.high
-
-
-def _sum_of_bounds(amounts: Mapping[tuple[str, float, float, float], int]) -> tuple[float, float]:
-    return sum(n * low for (*_, low, _), n in amounts.items()), sum(n * high for (*_, high), n in amounts.items())
 
 
 def _is_clear(fast: Summary, slow: Summary) -> bool:
