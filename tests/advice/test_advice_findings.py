@@ -43,7 +43,8 @@ def test_advice_of_measured_applications_counts_them() -> None:
 def test_a_run_of_the_cpu_alone_says_how_to_touch_memory() -> None:
     run = load_results(RESULTS / "xeon-vm-quick")
     run.records = [r for r in run.records if r.device == "cpu"]
-    (advised,) = advice_of(run)
+    no_gpu, advised = advice_of(run)
+    assert (no_gpu.finding.claim.id, no_gpu.finding.conditions["device"]) == ("advice.no-gpu", "opencl:0")
     assert (advised.estimated, advised.finding.claim.id) == (True, "advice.page_size")
     assert set(advised.finding.points) <= {key_of(r) for r in run.records if r.experiment == "pagefault"}
     run.machine.devices = [d for d in run.machine.devices if d.name == "cpu"]

@@ -12,7 +12,6 @@ from firsttouch.advice.advisor import choose_device, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, not_apart
-from firsttouch.advice.wording import on_processor
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.shares import speedup
@@ -54,12 +53,15 @@ def advice_of(run: Results) -> list[AdviceFinding]:
 
     They are about the applications that were measured, if there are enough of them. Otherwise they are about each of
     them, about searches, and about a program that writes data on the CPU, works on them in kernels and reads them back.
-    If no device runs kernels, or too little was measured of it, they are about how the CPU should touch memory first.
+    If no device runs kernels, or too little was measured of it, they are about how the CPU should touch memory first;
+    if the processor alone runs them, also about where a memory method would matter.
     """
     try:
         info = choose_device([run], None)
     except UsageError:
         return _of_host(run)
+    if info.capabilities.on_host_processor:
+        return [*_without_gpu(info), *_of_host(run)][:MOST]
     runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]
     groups = _groups([r for r in without_candidates(runs) if not is_events_run(r)])
     of_apps = _of_applications(groups, info) if len(groups) >= OFTEN_ENOUGH else _of_few(groups, info)
@@ -83,10 +85,6 @@ def _finding(
     """text: the template of the claim, with placeholders for values, details and conditions."""
     unique = tuple(dict.fromkeys(points))
     return Finding(Claim(f"advice.{claim}", text), value, {"device": device, **conditions}, unique, details or {})
-
-
-def _where(device: DeviceInfo) -> str:
-    return literal(on_processor(device.name)) if device.capabilities.on_host_processor else ""
 
 
 # ------------------------------------------------------------------------------------------------ applications
@@ -117,7 +115,7 @@ def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: D
         text = f"no strategy is clearly the fastest in any of {cases}{at}; most often it is {{best}}, in {{wins}}"
     first = _finding(
         "fastest",
-        f"{_where(device)}{text}",
+        text,
         Quantity(wins[best]),
         device.name,
         keys(everyone),
@@ -292,11 +290,9 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
     takes, are_alike = "takes an estimated {value} besides the kernels", len(alike) == len(advice.strategies) - 1
     if are_alike:
         text = f"for {use}, {join_names([best.strategy, *alike])} are not told apart: {{best}} {takes}"
-    elif device.capabilities.on_host_processor and not STRATEGIES[best.strategy].duplicated:
-        text = f"nothing needs to be copied: for {use}, {{best}} {takes}"
     else:
         text = f"take {{best}} for {use}: it {takes}"
-    text = _where(device) + "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
+    text = "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
     text += f"; not told apart from it: {join_names(alike)}" if alike and not are_alike else ""
     if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
         text += f"; {literal(note)}"
@@ -305,6 +301,16 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
     names: dict[str, Condition] = {"best": best.strategy, "alike": tuple(alike)}
     result = _finding(ESTIMATE.removeprefix("advice."), text, value, device.name, points, details, **names)
     return [AdviceFinding(result, estimated=True), *_of_settings(advice.settings, device)]
+
+
+def _without_gpu(device: DeviceInfo) -> list[AdviceFinding]:
+    if is_predicted(device.name):
+        return []
+    text = (
+        "this machine has no GPU of its own: {device} is the processor itself, where no memory method is better than "
+        "another, as nothing has to move; `firsttouch app NAME --device model:gh200` predicts those of a GPU"
+    )
+    return [AdviceFinding(_finding("no-gpu", text, Quantity(0), device.name, ()), estimated=True)]
 
 
 def _of_host(run: Results) -> list[AdviceFinding]:
