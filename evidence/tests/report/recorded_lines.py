@@ -16,7 +16,7 @@ class Lines:
     """The lines of a results.jsonl whose data are right."""
 
     def __init__(self, directory: Path) -> None:
-        rows: dict[str, Row] = {}
+        self.directory, rows = directory, dict[str, Row]()
         for line in (directory / "results.jsonl").read_text().splitlines():
             row = json.loads(line)
             rows[json.dumps([row["experiment"], row["device"], row["factors"]], sort_keys=True)] = row

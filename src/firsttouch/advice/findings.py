@@ -11,7 +11,8 @@ from typing import TypeAlias
 from firsttouch.advice.advisor import choose_device, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.settings import Settings, settings
-from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, not_apart
+from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR
+from firsttouch.advice.wording import in_few_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.shares import speedup
@@ -24,12 +25,12 @@ from firsttouch.model.costs import record_keys
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.program import patterns
 from firsttouch.program.strategies import STRATEGIES
-from firsttouch.records.findings import CLEAR_RATIO, Claim, Condition, Finding, Quantity, keys, literal, quantity
+from firsttouch.records.findings import Claim, Condition, Finding, Quantity, keys, literal, quantity
 from firsttouch.records.predicted import is_predicted
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import measured, median_of, varying
-from firsttouch.records.text import condition, join_names
+from firsttouch.records.text import condition
 
 _GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""
@@ -209,6 +210,7 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
         points = keys([best, *rivals, *([] if slower in rivals else [slower])])
         case = literal(app + (f" with {condition(best, differing)}" if several else _at_size(rows.values())))
         details = {"other": quantity(slower)}
+        names: dict[str, Condition] = {"app": app, "best": strategy(best), "slower": strategy(slower)}
         if best.modelled is not None and (
             slower in rivals or any(median_of(r) > SIMILAR * median_of(best) for r in rivals)
         ):
@@ -220,12 +222,16 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
         elif slower in rivals:
             text = f"for {case} no strategy is clearly faster than {{slower}}, which takes {{other}}"
         else:
-            equals = join_names([strategy(r) for r in (best, *rivals)], "or")
-            text = f"take {equals} for {case}: a run takes {{value}}, against {{other}} under {{slower}}"
+            equals = sorted((best, *rivals), key=lambda r: (STRATEGIES[strategy(r)].effort, median_of(r)))
+            text = f"take {{best}} for {case}: a run takes {{value}}, against {{other}} under {{slower}}"
+            if rivals:
+                best = equals[0]
+                names["best"], names["equals"] = strategy(best), tuple(map(strategy, equals))
+                simpler = f"{{best}} is {'the simplest' if len(equals) > 2 else 'simpler'} to write"
+                alike = in_few_words([strategy(r) for r in equals], "or")
+                text = f"{alike} for {case}; {simpler}: a run takes {{value}}, against {{other}} under {{slower}}"
             text += ", the slowest" if slower is slowest and slower is not rows.get(BASELINE) and len(rows) > 2 else ""
             text += ", each run once" if _ran_once(rows.values()) else ""
-        names: dict[str, Condition] = {"app": app, "best": strategy(best), "slower": strategy(slower)}
-        names["rivals"] = tuple(map(strategy, rivals))
         found.append(_finding("app", text, quantity(best), device.name, points, details, **names))
     return found
 
@@ -281,25 +287,32 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
         advice = ranked(patterns.program_for(patterns.USUAL, patterns.SIZE), patterns.USUAL, patterns.SIZE, prices)
     except UsageError:
         return []
-    if len(advice.strategies) < 2 or advice.verdict.kind == "not known":
+    if len(advice.strategies) < 2 or any(turn.kind != "ranges" for turn in advice.turns):
         return []
     points = record_keys(ground for row in advice.strategies for term in row.terms for ground in term.grounds)
-    best, named_rows = advice.strategies[0], _rows_beside_best(advice)
-    alike = [row.strategy for row in not_apart(advice.strategies, best)]
+    verdict, often = advice.verdict, advice.often
+    best, named_rows = advice.row(verdict.strategies[0]), _rows_beside_best(advice)
     use = f"{format_size(patterns.SIZE)} that the CPU writes, kernels update and the CPU reads back"
-    takes, are_alike = "takes an estimated {value} besides the kernels", len(alike) == len(advice.strategies) - 1
-    if are_alike:
-        text = f"for {use}, {join_names([best.strategy, *alike])} are not told apart: {{best}} {takes}"
+    if advice.turns:
+        text = f"not known for {use}: by the estimates, {{best}} takes the least, {{value}} besides the kernels"
+    elif verdict.kind == "take":
+        text = f"take {{best}} for {use}: it takes an estimated {{value}} besides the kernels"
     else:
-        text = f"take {{best}} for {use}: it {takes}"
+        simpler = f"{{best}} is {'the simplest' if len(verdict.strategies) > 2 else 'simpler'} to write"
+        names = in_few_words(verdict.strategies, "or")
+        text = f"{names} for {use}; {simpler}: it takes an estimated {{value}} besides the kernels"
     text = "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
-    text += f"; not told apart from it: {join_names(alike)}" if alike and not are_alike else ""
+    names_of: dict[str, Condition] = {"best": best.strategy, "equals": verdict.strategies}
+    if advice.turns:
+        text += f"; {in_few_words(advice.turns[0].others)} may take as little, which `firsttouch app` tells"
+    if often is not None and often.iterations:
+        text += "; {often} from {iterations} iterations on the same buffers on"
+        names_of |= {"often": often.strategies[0], "iterations": often.iterations}
     if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
         text += f"; {literal(note)}"
-    details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in named_rows}
-    value = Quantity(best.ms, "ms", best.low, best.high)
-    names: dict[str, Condition] = {"best": best.strategy, "alike": tuple(alike)}
-    result = _finding(ESTIMATE.removeprefix("advice."), text, value, device.name, points, details, **names)
+    details = {row.strategy: Quantity(row.ms, "ms") for row in named_rows}
+    value = Quantity(best.ms, "ms")
+    result = _finding(ESTIMATE.removeprefix("advice."), text, value, device.name, points, details, **names_of)
     return [AdviceFinding(result, estimated=True), *_of_settings(advice.settings, device)]
 
 
@@ -334,9 +347,7 @@ def _of_settings(choices: Settings, device: DeviceInfo) -> list[AdviceFinding]:
 
 
 def _rows_beside_best(advice: Advice) -> list[StrategyRow]:
-    """The rows that are named next to the best: the baseline, and the best of those that are clearly slower."""
-    best, *other_rows = advice.strategies
-    baseline = [row for row in other_rows if row.strategy == BASELINE]
-    alike = not_apart(other_rows, best)
-    slower = [row for row in other_rows if row not in (*baseline, *alike) and row.ms > CLEAR_RATIO * best.ms]
-    return [*baseline, *slower][:2]
+    """The rows that are named next to the best: the baseline, and the next that is told apart."""
+    best, next_one = advice.verdict.strategies[0], advice.verdict.next
+    names = [name for name in (BASELINE, next_one) if name and name != best]
+    return [row for name in dict.fromkeys(names) for row in advice.strategies if row.strategy == name]
