@@ -89,7 +89,7 @@ def test_where_unmeasured_turns_decide_the_fastest_is_not_known() -> None:
     """As found on an H100: 2048 updates by thread groups in each turn make managed memory the slowest."""
     many = ranked(program(100, updates=100 * 2048), "a solver", WORK, prices())
     assert not many.fastest_known
-    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(many.sentences)
+    assert "firsttouch run exchange --device cuda:0" in " ".join(many.sentences)
     measured = ranked(program(100, updates=2048), "a solver", WORK, prices(*MEASURED))
     assert measured.fastest_known
     assert measured.take == "explicit"
