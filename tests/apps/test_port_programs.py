@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.calls import call
+from tests.findings import assert_finding
 
 from firsttouch import _core
 from firsttouch.apps.port_programs import find_port_program, hidden, port_programs
@@ -24,9 +25,9 @@ from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.experiments.contract.contract import factors_of, flaw, strange_factor
 from firsttouch.profile.events.log import EventLog, Window
 from firsttouch.profile.events.sums import CauseSums, PhaseTotals
+from firsttouch.records.findings import quantity
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Record
-from firsttouch.report.sentences import sentences
 from firsttouch.workers.session import OpenDevices, Session
 
 PROGRAMS = port_programs()
@@ -86,9 +87,10 @@ def test_a_naive_form_that_counts_says_what_was_observed(found: Results) -> None
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_findings_compare_the_ported_form_with_the_discrete_one(name: str, found: Results) -> None:
     records = [r for r in found.records if r.experiment == name and r.device == "cpu" and r.status == "ok"]
-    said = sentences(PROGRAMS[name].findings(records, None))
-    assert said[0].startswith("The ported form, which ")
-    assert "the discrete form's" in said[0]
+    first, *_ = PROGRAMS[name].findings(records, None)
+    discrete, ported = (next(r for r in records if r.factors["form"] == form) for form in ("discrete", "ported"))
+    value, other_value = quantity(ported), quantity(discrete)
+    assert_finding([first], f"{name}.ported", value=value, other_form="discrete", other_value=other_value)
     assert list(PROGRAMS[name].findings([], None)) == []
 
 

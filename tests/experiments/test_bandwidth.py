@@ -153,8 +153,8 @@ def test_a_thread_for_each_element_is_a_choice_of_the_gpu():
     ("in_kernel", "words"),
     [
         (None, "none: "),
-        (1.0, "of the program and the kernel"),
-        (0.0, "of the program; the kernel's may not be counted"),
+        (1.0, "of the program and "),
+        (0.0, "of the program; "),
     ],
 )
 def test_a_record_says_which_tlb_loads_were_counted_or_why_none_were(in_kernel: float | None, words: str):

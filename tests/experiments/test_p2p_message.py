@@ -204,15 +204,15 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--ranks", "0"], "--ranks '0' is not a whole number of processes from 1 to"),
-        (["--ranks", "-1"], "--ranks '-1' is not a whole number of processes from 1 to"),
-        (["--ranks", "two"], "--ranks 'two' is not a whole number of processes from 1 to"),
-        (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 starts them"),
-        (["--ranks", "2", "--set", "interface=shmem"], "unknown interface 'shmem'; accepted: mpi"),
+        (["--ranks", "0"], "--ranks '0' is not"),
+        (["--ranks", "-1"], "--ranks '-1' is not"),
+        (["--ranks", "two"], "--ranks 'two' is not"),
+        (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 "),
+        (["--ranks", "2", "--set", "interface=shmem"], "'shmem'; accepted: mpi"),
         (["--ranks", "2", "--set", "peer=cuda:7"], "unknown peer 'cuda:7'"),
         (["--ranks", "2", "--set", "peer=opencl:0"], "unknown peer 'opencl:0'"),  # of another kind
         (["--ranks", "2", "--launcher", "sh"], "does not say {ranks}"),
-        (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "there is no program no-such-program"),
+        (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "no program no-such-program"),
     ],
 )
 def test_a_wrong_call_gets_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:

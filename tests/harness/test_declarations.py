@@ -30,26 +30,26 @@ def application(**declared: Any) -> type[App]:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"sizes": {"tiny": {"n": 4}}}, "sizes must hold tiny and default"),
-        ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes must hold tiny and default"),
+        ({"sizes": {"tiny": {"n": 4}}}, "sizes .* tiny and default"),
+        ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes .* tiny and default"),
         ({"sizes": {**SIZES, "bytes": {"m": 9}}}, "there is no parameter m"),
         ({"grows": "rows"}, "there is no parameter rows"),
-        ({"grows": None}, "grows is None, not the name of a parameter"),
+        ({"grows": None}, "grows is None, not"),
         ({"pattern": 5}, "pattern is 5, not a text"),
-        ({"sizes": "tiny"}, "sizes is 'tiny', not a mapping"),
-        ({"sizes": {"tiny": {"n": "4"}, "default": {"n": 8}}}, "sizes: tiny: n is '4', not a whole number"),
-        ({"sizes": {"tiny": {"n": 4}, "default": {"n": 8.0}}}, "sizes: default: n is 8.0, not a whole number"),
+        ({"sizes": "tiny"}, "sizes is 'tiny', not"),
+        ({"sizes": {"tiny": {"n": "4"}, "default": {"n": 8}}}, "sizes: tiny: n is '4', not"),
+        ({"sizes": {"tiny": {"n": 4}, "default": {"n": 8.0}}}, "sizes: default: n is 8.0, not"),
         ({"options": ("a",)}, r"options is \('a',\), not a mapping"),
-        ({"tiled": "x"}, "tiled is 'x', not a tuple of names"),
+        ({"tiled": "x"}, "tiled is 'x', not"),
         (
             {"a": buffer(f32, "2**n", 2**60, role="input")},
-            r"the buffers of the size default take more than 2\^63 bytes",
+            r".* size default .* 2\^63 bytes",
         ),
         ({"tiled": ("x",)}, "there is no buffer x"),
-        ({"a": buffer(f32, "m + 1", role="input")}, "cannot evaluate the shape of buffer a: name 'm' is not defined"),
+        ({"a": buffer(f32, "m + 1", role="input")}, ".* buffer a: name 'm' "),
         (
             {"a": buffer(f32, "n", role="input"), "b": buffer(f32, 9, role="input"), "tiled": ("a", "b")},
-            r"tiled buffers must have the same number of rows, not \{'a': 4, 'b': 9\}",
+            r"tiled buffers .* rows, not \{'a': 4, 'b': 9\}",
         ),
     ],
 )
@@ -77,14 +77,14 @@ def test_what_is_no_type_of_numbers_is_one_sentence(given: Any) -> None:
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
-        ("n**n**n**n", "a power in it is too large"),
-        ("2 ** (10 ** 12)", "a power in it is too large"),
-        ("9.0 ** n ** 9", "a power in it is too large"),
-        ("1 << 10 ** 12", "a shifted number in it is too large"),
-        ("(0,) * 10 ** 12", "a factor in it is no number"),
-        ("'n' * n", "a factor in it is no number"),
-        ("1e200 * 1e200", "cannot convert float infinity to integer"),
-        ("-n", "it is -4, not a number of items"),
+        ("n**n**n**n", "a power in it"),
+        ("2 ** (10 ** 12)", "a power in it"),
+        ("9.0 ** n ** 9", "a power in it"),
+        ("1 << 10 ** 12", "a shifted number"),
+        ("(0,) * 10 ** 12", "a factor in it"),
+        ("'n' * n", "a factor in it"),
+        ("1e200 * 1e200", "infinity"),
+        ("-n", "it is -4, not"),
         ("n +", "invalid syntax"),
         ("n // 0", "by zero"),
         ("n.name", "no attribute 'name'"),
@@ -122,10 +122,10 @@ def test_parameters_for_which_a_shape_has_no_value_are_a_problem() -> None:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"role": "inputs"}, "'inputs' is not a buffer role; the roles are input, output"),
-        ({"role": "input", "starts_on": "host"}, "a buffer with sides=both cannot start or end on host"),
-        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "with sides=cpu cannot start or end on gpu"),
-        ({"role": "output", "file": True}, "a buffer with file=True must be an input, not output"),
+        ({"role": "inputs"}, "'inputs' .* input, output"),
+        ({"role": "input", "starts_on": "host"}, "sides=both .* on host"),
+        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "sides=cpu .* on gpu"),
+        ({"role": "output", "file": True}, "file=True .* input, not output"),
     ],
 )
 def test_invalid_buffer(declared: dict[str, Any], message: str) -> None:
@@ -138,7 +138,7 @@ def test_invalid_buffer(declared: dict[str, Any], message: str) -> None:
     [
         (
             "from firsttouch.apps.hotspot import Hotspot\nclass Mine(Hotspot):\n    name = 'lud'",
-            "there is an application lud already",
+            "application lud already",
         ),
         ("from firsttouch.harness.app import App\nclass Mine(App):\n    name = 'mine'", "mine: source is missing"),
     ],
