@@ -26,8 +26,8 @@ def claims(findings: Iterable[Finding]) -> list[Claim]:
 def assert_finding(findings: Iterable[Finding], claim: Claim | str, **fields: Any) -> None:
     """Asserts that exactly one finding of a claim, or of a claim's id, has these fields of its row.
 
-    Numbers are compared to three digits. A number is compared with the value of a quantity, a Quantity with its unit
-    too, and with its bounds if it has any.
+    Numbers that are not whole are compared to three digits. A number is compared with the value of a quantity, a
+    Quantity with its unit too, and with its bounds if it has any.
     """
     rows = [row(finding) for finding in findings if claim in (finding.claim, finding.claim.id)]
     found = [each for each in rows if all(_is_alike(each.get(name), field) for name, field in fields.items())]
@@ -39,7 +39,7 @@ def _is_alike(found: Any, expected: Any) -> bool:
     if isinstance(found, Quantity):
         parts = _parts(expected) if isinstance(expected, Quantity) else {"value": expected}
         return all(_is_alike(getattr(found, name), part) for name, part in parts.items())
-    if isinstance(expected, float | int) and isinstance(found, float | int):
+    if isinstance(found, float) and isinstance(expected, float | int):
         return bool(found == pytest.approx(expected, rel=5e-3))
     return bool(found == expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,8 +58,7 @@ def test_a_scalar_that_the_cpu_uses_after_each_kernel() -> None:
     assert [access.end - access.start for access in by_cpu] == [8] * 100
     assert program.nbytes == GIB
     meaning = said("alternate", **given)
-    assert "8 B of them on" in meaning
-    assert meaning.endswith(", 100 times")
+    assert re.search("8 B of them .* CPU .*, 100 times$", meaning)
 
 
 @pytest.mark.parametrize(
