@@ -36,7 +36,7 @@ from firsttouch.records.schema import AllocatorInfo, Scalar
         ("device", "copying", None),
         ("pinned", "concurrent", None),
         ("pinned", "lockstep", None),
-        ("managed", "concurrent", "does not state that"),
+        ("managed", "concurrent", "may use managed memory"),
         ("managed", "lockstep", None),
     ],
 )
