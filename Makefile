@@ -19,7 +19,7 @@ export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_FIRSTTOUCH ?= $(shell sed -n 's/^fallb
   pyproject.toml)+src.$(shell cat $(sort $(SOURCES)) | sha256sum | cut -c1-8)
 endif
 
-.PHONY: help build run test docs evidence screenshots stub codebook schemas clean
+.PHONY: help build run test docs evidence screenshots stub codebook schemas wording clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -57,6 +57,9 @@ codebook: $(VENV)/.installed  ## regenerate src/firsttouch/records/codebook.json
 
 schemas: $(VENV)/.installed  ## regenerate docs/schemas after a change in what --json prints or files hold
 	$(VENV)/bin/python tests/schemas.py
+
+wording: $(VENV)/.installed  ## record tests/report/wording.txt after a change of what claims or first screens say
+	$(VENV)/bin/python -m tests.wording
 
 clean:  ## remove .venv and all build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -60,5 +60,5 @@ def test_a_kernel_with_more_parameters_than_a_gpu_takes_is_refused() -> None:
         return f"KERNEL many({', '.join(f'uint p{i}' for i in range(count))}) {{}}"
 
     assert len(entries(with_parameters(24))["many"].codes) == 24
-    with pytest.raises(ValueError, match="kernel many has 25 parameters; a kernel takes at most 24"):
+    with pytest.raises(ValueError, match=r"many has 25 parameters; .* 24$"):
         entries(with_parameters(25))

@@ -40,7 +40,7 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
 
 def test_wrong_remaining_options_are_detected() -> None:
     run = run_tiny(BlackScholes, params={"n": 4_003}, mutation=("put[at] = both.y", "put[at] = both.x"))
-    assert run.error == "3 prices differ from the closed form in f64"
+    assert run.error.startswith("3 prices differ")
 
 
 class Kept(BlackScholes):

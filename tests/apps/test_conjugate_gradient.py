@@ -74,7 +74,7 @@ def test_elimination_from_both_sides_solves_the_system(n: int) -> None:
 def test_sizes() -> None:
     assert 0.999 * 2**30 < ConjugateGradient.footprint(solve(ConjugateGradient, 2**30)) <= 2**30
     assert "must be at most" in ConjugateGradient.problem({"n": 2**30, "iterations": 1})
-    with pytest.raises(ValueError, match=r"n must be at most 715827883, .* \(for a size of .* bytes\)"):
+    with pytest.raises(ValueError, match=r"n .* at most 715827883, .* bytes"):
         solve(ConjugateGradient, 100 * 2**30)
 
 

@@ -120,9 +120,9 @@ def test_best_share_is_found_and_said(tmp_path: Path) -> None:
     assert best.counters["ran_share"] == pytest.approx(winner, abs=0.004)
     told = " ".join((tmp_path / "out/told").read_text().split())
     assert "svm-fine of gaussian_concurrent: " in told
-    assert "than the GPU alone" in told or "as fast as the GPU alone" in told
+    assert "the GPU alone" in told
     page = (tmp_path / "out/report.html").read_text()
-    assert "a ring marks the best" in page
+    assert "ring marks the best" in page
 
 
 def test_agents_work_in_turns_only_where_asked_or_needed() -> None:
@@ -142,7 +142,7 @@ def test_agents_work_in_turns_only_where_asked_or_needed() -> None:
         assert experiment.skip(factors, info) is None
         assert divide(kind, factors, STRATEGIES[strategy], info).in_turns == expected, (strategy, schedule)
     asked = Factors({"app": kind.name, "strategy": "buffer", "size": "tiny", "schedule": "concurrent"})
-    assert "only one may access this memory at a time" in str(experiment.skip(asked, info))
+    assert "only one may access" in str(experiment.skip(asked, info))
 
 
 @pytest.mark.exhaustive
@@ -152,5 +152,5 @@ def test_schedule_is_lockstep_where_agents_may_not_work_at_once(tmp_path: Path) 
     assert (record.status, record.verified, record.counters["ran_schedule"]) == ("ok", True, "lockstep")
     asked, turns = app(tmp_path / "asked", "bfs_concurrent", *options, "--set", "schedule=concurrent,lockstep")
     assert asked.status == "skipped"
-    assert "only one may access this memory at a time" in asked.reason
+    assert "only one may access" in asked.reason
     assert (turns.status, turns.verified, turns.counters["ran_schedule"]) == ("ok", True, "lockstep")

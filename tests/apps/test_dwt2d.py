@@ -116,11 +116,14 @@ def test_what_is_read_or_written_wrongly_is_found(method: str, monkeypatch: pyte
 
     monkeypatch.setattr(Dwt2d, method, wrong)
     error = run_tiny(Dwt2d, options={"files": "used"}).error
-    assert error in ("image differs from its file", "the file of bands differs from it")
+    assert ("image" if method == "read_files" else "file of bands") in error
+    assert "differs from" in error
 
 
 def test_too_many_levels_are_rejected() -> None:
-    assert "levels must be at most 30" in Dwt2d.problem({"rows": 9, "cols": 9, "levels": 31})
+    problem = Dwt2d.problem({"rows": 9, "cols": 9, "levels": 31})
+    assert "levels " in problem
+    assert "at most 30, not 31" in problem
 
 
 def test_size_in_bytes() -> None:

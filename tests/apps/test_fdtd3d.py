@@ -64,7 +64,7 @@ def test_an_error_before_the_last_step_is_found_where_all_are_repeated(
     for _ in range(app.iterations):
         cells.append(app._step(cells[-1]))
     held = {app.cells: cells[-1].astype(np.float32), app.next: cells[-2].astype(np.float32)}
-    assert ("3 steps repeated on the CPU" in app.check(held.__getitem__)) == repeated
+    assert ("3 steps repeated" in app.check(held.__getitem__)) == repeated
 
 
 @pytest.mark.parametrize("params", [{"n": 4}, {"n": 64}, {"n": 68, "depth": 1}, {"n": 20, "depth": 100}])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.harness.running import SIZE, assert_detected, run_tiny
 
@@ -60,4 +62,4 @@ def test_wrong_rows_far_below_the_pivot_are_detected(app: type[Gaussian]) -> Non
     far = {"n": 1700, "iterations": 20}
     assert run_tiny(app, params=far).error == ""
     skips = ("FOR_EACH(k, last - first) m[", "FOR_EACH(k, last - first) if (first + k < 1600) m[")
-    assert run_tiny(app, params=far, mutation=skips).error.startswith("too far from the closed form: a by")
+    assert re.match("too far from .*: a by", run_tiny(app, params=far, mutation=skips).error)

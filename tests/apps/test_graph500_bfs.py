@@ -111,7 +111,7 @@ def test_quadrants_have_the_specified_probabilities(monkeypatch: pytest.MonkeyPa
 
 def test_bucket_that_overflows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "searchsorted", lambda ends, room, side: 0)
-    with pytest.raises(ValueError, match=r"bucket 0 has [0-9]+ edges, more than 24960"):
+    with pytest.raises(ValueError, match=r"bucket 0 .* edges, more than 24960"):
         run_tiny(Graph500Bfs)
 
 

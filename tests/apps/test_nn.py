@@ -32,7 +32,7 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["1.0000015f * SQRT_F32(", "SQRT_F32(-1.0f - "], ids=["1.5e-6", "nan"])
 def test_slightly_wrong_and_nan_distances_are_detected(wrong: str) -> None:
-    assert "the relative error of a distance is" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).error
+    assert "error of a distance" in run_tiny(Nn, mutation=("SQRT_F32(", wrong)).error
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 2), (4097, 64), (8192, 7), (8193, 1)])

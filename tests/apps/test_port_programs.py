@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.calls import call
+from tests.findings import assert_finding
 
 from firsttouch import _core
 from firsttouch.apps.port_programs import find_port_program, hidden, port_programs
@@ -24,9 +25,9 @@ from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.experiments.contract.contract import factors_of, flaw, strange_factor
 from firsttouch.profile.events.log import EventLog, Window
 from firsttouch.profile.events.sums import CauseSums, PhaseTotals
+from firsttouch.records.findings import quantity
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Record
-from firsttouch.report.sentences import sentences
 from firsttouch.workers.session import OpenDevices, Session
 
 PROGRAMS = port_programs()
@@ -50,7 +51,7 @@ BY_CHANCE = {("port-concurrent", "opencl:0", "naive"), ("port-hidden", "opencl:0
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All programs in all forms on the CPU and on PoCL."""
     out = tmp_path_factory.mktemp("port") / "out"
-    sizes = ("--set", "size=256KiB")
+    sizes = ("--set", "size=1MiB")  # of less, glibc has blocks left on its heap, which are not new
     done = call("run", *PROGRAMS, "--device", "cpu", "--device", "opencl:0", *sizes, "--out", out)
     assert done.returncode == 0, done.stderr
     return load_results(out)
@@ -86,9 +87,10 @@ def test_a_naive_form_that_counts_says_what_was_observed(found: Results) -> None
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_findings_compare_the_ported_form_with_the_discrete_one(name: str, found: Results) -> None:
     records = [r for r in found.records if r.experiment == name and r.device == "cpu" and r.status == "ok"]
-    said = sentences(PROGRAMS[name].findings(records, None))
-    assert said[0].startswith("The ported form, which ")
-    assert "the discrete form's" in said[0]
+    first, *_ = PROGRAMS[name].findings(records, None)
+    discrete, ported = (next(r for r in records if r.factors["form"] == form) for form in ("discrete", "ported"))
+    value, other_value = quantity(ported), quantity(discrete)
+    assert_finding([first], f"{name}.ported", value=value, other_form="discrete", other_value=other_value)
     assert list(PROGRAMS[name].findings([], None)) == []
 
 
@@ -124,7 +126,7 @@ def test_a_wrong_result_is_not_verified(found: Results, monkeypatch: pytest.Monk
 
 def test_a_naive_form_without_its_hazard_is_skipped(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden, "MORE_FAULTS", math.inf)
-    with pytest.raises(Unsupported, match="not observed in 5 runs: a growing vector"):
+    with pytest.raises(Unsupported, match="in 5 runs: a growing vector"):
         on_cpu(found, PROGRAMS["port-hidden"], "naive")
 
 
@@ -174,7 +176,7 @@ def test_a_counter_that_misses_unified_memory_is_observed(found: Results, monkey
     point = Point("port-free-memory", "cpu", Factors({"form": "naive", "size": 1 << 20}))
     session = Session(msgspec.structs.replace(cpu, capabilities=counting), 1, 0.01, 0.5, "quick")
     measured = PROGRAMS["port-free-memory"].measure(point, session)
-    assert measured.counters["hazard"] == "the driver's counter of free memory fell by 0 B for 1 MiB in use"
+    assert "fell by 0 B for 1 MiB" in str(measured.counters["hazard"])
     assert measured.verified
 
 
@@ -202,11 +204,11 @@ def test_pages_that_move_for_a_word_are_observed(found: Results, nbytes: int) ->
     session = Session(cpu, 1, 0.01, 0.5, "quick", opened=opened)
     naive = Point(program.name, "cpu", Factors({"form": "naive", "size": 64 * 1024}))
     if not nbytes:
-        with pytest.raises(Unsupported, match="not observed in 5 runs: reading one word"):
+        with pytest.raises(Unsupported, match="5 runs: reading one word"):
             program.measure(naive, session)
         return
     measured = program.measure(naive, session)
-    assert measured.counters["hazard"] == "reading 8 bytes moves 8 KiB in each iteration"
+    assert "8 bytes moves 8 KiB" in str(measured.counters["hazard"])
     assert measured.verified
 
 

@@ -92,5 +92,5 @@ def test_circuits_have_the_properties_of_quantum_volume() -> None:
 
 def test_sizes() -> None:
     assert solve(QuantumVolume, 2**33)["qubits"] == 30  # the gates exceed the size slightly
-    assert "qubits must be 3 to 60, not 2" in QuantumVolume.problem({"qubits": 2})
+    assert ": qubits must be 3 to 60" in QuantumVolume.problem({"qubits": 2})
     assert "not 61" in QuantumVolume.problem({"qubits": 61})

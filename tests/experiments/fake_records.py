@@ -1,4 +1,4 @@
-"""Made-up records, and the findings and sentences that follow from them."""
+"""Made-up records, and the findings that follow from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from firsttouch.experiments import all_experiments
 from firsttouch.records.conditions import under_conditions
 from firsttouch.records.findings import Finding
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Metric, Record, Scalar, Summary
-from firsttouch.report.sentences import sentences
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 CPU = DeviceInfo(name="cpu", kind="cpu", title="", facts={"l1_bytes": 48 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB})
@@ -41,7 +40,3 @@ def a_record(
 def findings_of(experiment: str, records: list[Record]) -> list[Finding]:
     known = all_experiments()[experiment]
     return under_conditions(lambda rows: known.findings(rows, CPU), records, known.codebook.factors)
-
-
-def sentences_of(experiment: str, records: list[Record]) -> str:
-    return " ".join(sentences(findings_of(experiment, records)))

@@ -7,19 +7,32 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_devices import amd
-from fake_records import KIB, MIB, a_record, findings_of, sentences_of
+from fake_records import KIB, MIB, a_record, findings_of
 from preset_helpers import plan
+from tests.findings import assert_finding, claims
 
 from firsttouch import _core
 from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.allocation import Allocation
+from firsttouch.experiments.allocation import (
+    ALIKE,
+    FALLS,
+    FLAT,
+    FREE_RANGE,
+    FREE_RATIO,
+    FREE_TOUCHED,
+    GROWS,
+    GROWTH_UNTOLD,
+    RANGE,
+    SINGLE,
+    UNTOLD,
+    Allocation,
+)
 from firsttouch.experiments.contract.base import Point
 from firsttouch.experiments.contract.rules import Preset
-from firsttouch.records.findings import Quantity
+from firsttouch.records.findings import Claim, Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Record, Request
-from firsttouch.report.sentences import sentences
 from firsttouch.workers.session import Session
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -37,41 +50,44 @@ def allocations(curves: dict[str, dict[int, float]], spread: float = 0.01, call:
 def test_allocators_are_compared_at_one_size() -> None:
     """vmm's least is above pinned's least, but at 64 MiB pinned costs a thousand times as much."""
     curves = {"vmm": {64: 47_700.0, 64 * MIB: 51_000.0}, "pinned": {64: 1_500.0, 64 * MIB: 36.6e6}}
-    first, second, *_ = sentences(findings_of("allocation", allocations(curves)))
-    assert first == "Allocating 64 MiB costs most with pinned: 36.6 ms a call, 718 times as much as with vmm (51 us)."
-    assert second.startswith("Allocating 64 B costs most with vmm: 47.7 us a call")
+    first, second, *_ = findings_of("allocation", allocations(curves))
+    pinned = {"allocator": "pinned", "value": Quantity(36.6e6, "ns"), "size": 64 * MIB}
+    assert_finding([first], RANGE, **pinned, ratio=718, other_allocator="vmm", other_value=Quantity(51_000, "ns"))
+    assert_finding([second], RANGE, allocator="vmm", value=Quantity(47_700, "ns"), size=64)
 
 
 def test_a_size_measured_for_only_one_allocator_is_not_compared() -> None:
     curves = {"vmm": {64: 47_700.0}, "pinned": {64: 1_500.0, 64 * MIB: 36.6e6}}
-    assert sentences_of("allocation", allocations(curves)).startswith("Allocating 64 B costs most with vmm")
+    first, *more = findings_of("allocation", allocations(curves))
+    assert_finding([first], RANGE, allocator="vmm", size=64)
+    assert RANGE not in claims(more)
 
 
 def test_costs_with_overlapping_intervals_are_not_ranked() -> None:
     curves = {"malloc": {64: 20.0}, "mmap": {64: 21.0}}
-    words = sentences_of("allocation", allocations(curves, spread=0.05))
-    assert "times" not in words
-    assert "with any allocator" in words
-    assert sentences_of("allocation", allocations(curves, spread=0.3)) == (
-        "Allocating 64 B costs 21 ns (15 to 27 ns) a call with mmap and 20 ns with malloc, not told apart here."
+    assert claims(findings_of("allocation", allocations(curves, spread=0.05))) == [ALIKE]
+    (untold,) = findings_of("allocation", allocations(curves, spread=0.3))
+    mmap, malloc = Quantity(21, "ns", 14.7, 27.3), Quantity(20, "ns")
+    assert_finding(
+        [untold], UNTOLD, size=64, allocator="mmap", value=mmap, other_allocator="malloc", other_value=malloc
     )
 
 
 @pytest.mark.parametrize(
-    ("least", "largest", "spread", "words"),
+    ("least", "largest", "spread", "claim"),
     [
-        (20.0, 70.0, 0.01, "grows with size for mmap"),
-        (20.0, 22.0, 0.05, "changes less than threefold for mmap"),
-        (20.0, 22.0, 0.6, "is not told apart here for mmap"),
-        (22.0, 20.0, 0.6, "is not told apart here for mmap"),
-        (70.0, 20.0, 0.01, "falls with size for mmap"),
+        (20.0, 70.0, 0.01, GROWS),
+        (20.0, 22.0, 0.05, FLAT),
+        (20.0, 22.0, 0.6, GROWTH_UNTOLD),
+        (22.0, 20.0, 0.6, GROWTH_UNTOLD),
+        (70.0, 20.0, 0.01, FALLS),
     ],
 )
 def test_that_a_cost_hardly_changes_is_shown_by_intervals(
-    least: float, largest: float, spread: float, words: str
+    least: float, largest: float, spread: float, claim: Claim
 ) -> None:
-    records = allocations({"mmap": {MIB: least, 4 * MIB: largest}}, spread)
-    assert f"from 1 MiB to 4 MiB the cost {words}" in sentences_of("allocation", records).replace("From", "from")
+    found = findings_of("allocation", allocations({"mmap": {MIB: least, 4 * MIB: largest}}, spread))
+    assert_finding(found, claim, allocator=("mmap",), least_size=MIB, most_size=4 * MIB)
 
 
 def test_values_of_findings_are_quantities_or_text() -> None:
@@ -108,7 +124,7 @@ def test_slow_allocations_have_more_time_than_other_points(timeout: float | None
 def test_a_point_that_would_take_too_long_says_what_to_type() -> None:
     session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick", limit=1e-6)
     factors = Factors({"allocator": "mmap", "size": 64, "call": "allocate", "chunks": 10_000})
-    with pytest.raises(_core.Unavailable, match=r"10000 blocks would take .* --timeout \d+ allows it"):
+    with pytest.raises(_core.Unavailable, match=r"10000 blocks .* --timeout \d+ "):
         Allocation().measure(Point("allocation", "cpu", factors), session)
 
 
@@ -129,15 +145,18 @@ def test_every_size_is_measured_with_the_same_number_of_blocks(preset: Preset) -
 def test_findings_name_the_free_that_takes_longest() -> None:
     frees = allocations({"malloc": {64: 10.0, MIB: 20.0}, "device": {64: 5.0, MIB: 9000.0}}, call="free")
     calls = allocations({"malloc": {64: 10.0, MIB: 15.0}, "device": {64: 10.0, MIB: 1000.0}})
-    words = sentences_of("allocation", [*calls, *frees])
-    assert "Freeing 1 MiB costs most with device: 9 us a call, 450 times as much as with malloc (20 ns)." in words
-    assert "Freeing 1 MiB of device memory takes 9 us, 9 times as long as allocating it (1 us)." in words
-    assert "times as long as allocating it" not in sentences_of("allocation", allocations({"mmap": {64: 5.0}}))
+    found, most = findings_of("allocation", [*calls, *frees]), {"allocator": "device", "value": Quantity(9000, "ns")}
+    assert_finding(
+        found, FREE_RANGE, **most, size=MIB, ratio=450, other_allocator="malloc", other_value=Quantity(20, "ns")
+    )
+    assert_finding(found, FREE_RATIO, **most, size=MIB, ratio=9, other_value=Quantity(1000, "ns"))
+    assert FREE_RATIO not in claims(findings_of("allocation", allocations({"mmap": {64: 5.0}})))
 
 
 def test_findings_use_the_curve_with_the_most_blocks() -> None:
     single = [a_record("allocation", 1.0, {"allocator": "mmap", "size": MIB, "call": "allocate", "chunks": 1})]
-    assert "2 ns a call" in sentences_of("allocation", [*single, *allocations({"mmap": {MIB: 2.0}})])
+    found = findings_of("allocation", [*single, *allocations({"mmap": {MIB: 2.0}})])
+    assert_finding(found, SINGLE, value=Quantity(2, "ns"), chunks=100)
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "full"])
@@ -180,6 +199,7 @@ def test_what_a_free_of_touched_memory_takes_is_a_finding() -> None:
         )
         for agent, ns in (("cpu", 5e6), ("gpu", 3e6))
     ]
-    words = sentences_of("allocation", [*allocations({"managed": {MIB: 10.0}}), *frees])
-    assert "Freeing 64 MiB of managed memory that the GPU has touched takes 3 ms." in words
-    assert "allocating 64 MiB" not in words.lower()
+    found = findings_of("allocation", [*allocations({"managed": {MIB: 10.0}}), *frees])
+    for agent, ns in (("cpu", 5e6), ("gpu", 3e6)):
+        assert_finding(found, FREE_TOUCHED, agent=agent, value=Quantity(ns, "ns"), size=64 * MIB, allocator="managed")
+    assert claims(found) == [SINGLE, FREE_TOUCHED, FREE_TOUCHED]

@@ -9,15 +9,17 @@ from typing import Any
 import preset_helpers
 import pytest
 from fake_devices import BOTH, DISCRETE, amd
-from fake_records import a_record, sentences_of
+from fake_records import a_record, findings_of
 from msgspec.structs import replace
+from tests.findings import assert_finding
 
 from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiments import bandwidth
-from firsttouch.experiments.bandwidth import ARRAYS, Bandwidth, search_threads, thread_counts
+from firsttouch.experiments.bandwidth import ACTIVITY, ARRAYS, Bandwidth, search_threads, thread_counts
 from firsttouch.experiments.contract.common import MiB, last_level_bytes
 from firsttouch.experiments.contract.rules import Preset
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Scalar
 
 
@@ -151,8 +153,8 @@ def test_a_thread_for_each_element_is_a_choice_of_the_gpu():
     ("in_kernel", "words"),
     [
         (None, "none: "),
-        (1.0, "of the program and the kernel"),
-        (0.0, "of the program; the kernel's may not be counted"),
+        (1.0, "of the program and "),
+        (0.0, "of the program; "),
     ],
 )
 def test_a_record_says_which_tlb_loads_were_counted_or_why_none_were(in_kernel: float | None, words: str):
@@ -166,7 +168,9 @@ def test_what_the_processors_did_is_told_by_memory(counted: dict[str, Scalar], l
         a_record("bandwidth", 5.0, factors | {"allocator": name, "stores": "normal"}, interrupts_per_s=n, **counted)
         for name, n in (("device", 21100.0), ("svm-fine", 14700.0))
     ]
-    words = sentences_of("bandwidth", rows)
-    assert "21,100 interrupts/s of the whole machine while the GPU runs write over arrays of 1 MiB in device" in words
-    assert (loads or "1 MiB in svm-fine memory") in words
-    assert ("TLB" in words) == bool(loads)
+    found = [f for f in findings_of("bandwidth", rows) if f.claim == ACTIVITY]
+    where = {"agent": "gpu", "kernel": "write", "size": MiB}
+    for name, n in (("device", 21100.0), ("svm-fine", 14700.0)):
+        assert_finding(found, ACTIVITY, **where, allocator=name, value=Quantity(n, "interrupts/s"))
+    for told in (str(f.conditions["loads"]) for f in found):
+        assert loads in told if loads else not told

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from fake_records import GIB, MIB, a_record, sentences_of
+from fake_records import GIB, MIB, a_record, findings_of
+from tests.findings import assert_finding, claims
 
+from firsttouch.experiments.collective import QUICKEST
+from firsttouch.experiments.p2p_direct import CACHED
+from firsttouch.experiments.p2p_message import ALONE
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import Party, Record, Scalar
 
 PAIRS = (("cuda:0", "cuda:1"), ("cuda:1", "cuda:0"))
@@ -25,16 +30,16 @@ def between(
 
 
 @pytest.mark.parametrize(
-    ("experiment", "factors", "differ", "said"),
+    ("experiment", "factors", "differ"),
     [
-        ("p2p-message", OF_MESSAGES, ("route", "default", "staged"), "messages of 256 MiB between two processes"),
-        ("p2p-copy", OF_COPIES, ("first_touch", "gpu", "cpu"), "copies to device memory of another device"),
-        ("p2p-copy", OF_COPIES, ("sdma", "1", "0"), "copies to device memory of another device"),
-        ("p2p-copy", OF_COPIES, ("access", "both ways", "one way"), "copies to device memory of another device"),
+        ("p2p-message", OF_MESSAGES, ("route", "default", "staged")),
+        ("p2p-copy", OF_COPIES, ("first_touch", "gpu", "cpu")),
+        ("p2p-copy", OF_COPIES, ("sdma", "1", "0")),
+        ("p2p-copy", OF_COPIES, ("access", "both ways", "one way")),
     ],
 )
 def test_values_that_differ_in_something_else_are_not_compared_as_pairs(
-    experiment: str, factors: dict[str, Scalar], differ: Sequence[str], said: str
+    experiment: str, factors: dict[str, Scalar], differ: Sequence[str]
 ) -> None:
     name, usual, other = differ
     rows = [
@@ -42,12 +47,12 @@ def test_values_that_differ_in_something_else_are_not_compared_as_pairs(
         for pair in PAIRS
         for value, gbs in ((usual, 378.0), (other, 3.67))
     ]
-    text = sentences_of(experiment, rows)
-    assert f"({name} {usual}): " in text
-    assert f"({name} {other}): " in text
-    assert said in text.lower().replace("mib", "MiB")
-    assert text.count("both directions alike within 1 %") == 2
-    assert "least 378" not in text
+    found = findings_of(experiment, rows)
+    assert len(found) == 2
+    for value, gbs in ((usual, 378.0), (other, 3.67)):
+        both_ways = dict.fromkeys(("value", "worst", "best"), Quantity(gbs, "GB/s"))
+        alike = {"size": 256 * MIB, "worst_name": None, **both_ways}
+        assert_finding(found, f"{experiment}.pairs", stated={name: value}, **alike)
 
 
 def test_quickest_operations_and_messages_name_their_memory() -> None:
@@ -61,15 +66,17 @@ def test_quickest_operations_and_messages_name_their_memory() -> None:
         operation("xccl", "device", 256 * MIB, 900.0, 296.0),
         operation("xccl", "pinned", 4, 12.0, 0.1),
     ]
-    text = sentences_of("collective", rows)
-    assert "in device memory: all-reduce 17.5 us for 4 B (mpi-staged); bus at most 296 GB/s (256 MiB, xccl)" in text
+    bus = {"bus": Quantity(296, "GB/s"), "bus_size": "256 MiB", "bus_interface": "xccl"}
+    quickest = {"operation": "all-reduce", "allocator": "device", "interface": "mpi-staged", "size": 4}
+    assert_finding(findings_of("collective", rows), QUICKEST, **quickest, value=Quantity(17.5, "us"), **bus)
     short = [
         between(
             "p2p-message", 1.0, PAIRS[0], {**OF_MESSAGES, "source": memory, "target": memory, "size": 8}, latency_us=us
         )
         for memory, us in (("device", 9.0), ("pinned", 0.5))
     ]
-    assert "at least 500 ns (mpi, cuda:0 to cuda:1, pinned memory)" in sentences_of("p2p-message", short)
+    least = {"interface": "mpi", "by": "cuda:0", "owner": "cuda:1", "target": "pinned"}
+    assert_finding(findings_of("p2p-message", short), ALONE, value=Quantity(0.5, "us"), **least)
 
 
 def test_what_a_link_cannot_carry_comes_from_the_caches_of_whose_kernel_runs() -> None:
@@ -81,8 +88,8 @@ def test_what_a_link_cannot_carry_comes_from_the_caches_of_whose_kernel_runs() -
             ("write", 128 * MIB, 460.0), ("write", GIB, 380.0),
         )
     ]  # fmt: skip
-    text = sentences_of("p2p-direct", rows)
-    assert "Over 4 MiB of device memory of another device, read reaches 4,860 GB/s, 11 times the stated peak" in text
-    assert "arrays of up to 32 MiB come from caches of the device whose kernel runs" in text
+    read = {"kernel": "read", "allocator": "device", "size": 4 * MIB, "party": "device"}
+    found = findings_of("p2p-direct", rows)
+    assert_finding(found, CACHED, **read, value=Quantity(4860, "GB/s"), share=10.8, most="32 MiB")
     slower = [r for r in rows if r.counter("of_peak") <= 1]
-    assert "caches" not in sentences_of("p2p-direct", slower)
+    assert CACHED not in claims(findings_of("p2p-direct", slower))

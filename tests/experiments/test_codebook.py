@@ -73,9 +73,9 @@ class Reworded(Transfer):
 
 def test_an_experiment_whose_factor_is_renamed_is_refused() -> None:
     """It would otherwise lack a price, or have a wrong one."""
-    with pytest.raises(UsageError, match="transfer: it has the factor 'copier', which its codebook lacks"):
+    with pytest.raises(UsageError, match=r"transfer: .* 'copier'.* codebook"):
         factors_of(Renamed(), amd(), "quick")
-    with pytest.raises(UsageError, match="the factor 'engine' has the value 'dma', which its codebook lacks"):
+    with pytest.raises(UsageError, match=r"'engine' .* 'dma'.* codebook"):
         factors_of(Reworded(), amd(), "quick")
 
 
@@ -109,7 +109,7 @@ def test_a_factor_that_is_renamed_in_a_codebook_alone_is_a_flaw_of_all_that_use_
 def test_a_counter_that_a_price_needs_is_in_the_codebook() -> None:
     book = codebook_of("migration")
     without = msgspec.structs.replace(book, counters=tuple(c for c in book.counters if not c.names("advise_ms")))
-    assert "the price advise: there is no factor or counter advise_ms" in without.flaws()
+    assert any(flaw.startswith("the price advise: ") and "advise_ms" in flaw for flaw in without.flaws())
 
 
 def read_by_claims(claim: PaperClaim) -> Iterator[str]:

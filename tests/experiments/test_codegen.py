@@ -12,9 +12,10 @@ import pytest
 from fake_records import a_record
 from tests.base.compilers import skip_missing_compiler
 from tests.calls import call
+from tests.findings import claims
 
 from firsttouch.engine.values import parse_value
-from firsttouch.experiments.codegen import OPERATIONS, Codegen
+from firsttouch.experiments.codegen import COMPILED_FOR, OPERATIONS, Codegen
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.report.answers import answered
@@ -96,16 +97,15 @@ def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
     compiled = [r for r in part.section.records if r.status == "ok"]
     by_target = draw(part.section.figures[0], compiled, DrawingContext(None, Palette()))
     assert by_target is not None
-    assert by_target.title == "By target: compiled, not run"
+    assert "compiled, not run" in by_target.title
     targets = [target for target in TARGETS if any(r.factors["target"] == target for r in compiled)]
     assert by_target.columns == ["operation", *targets]
     assert [row[0] for row in by_target.rows] == list(OPERATIONS)
     for row in by_target.rows:
         assert row[1:] == [": ".join(made(of_targets, row[0], target)) for target in targets]
-    said = part.answer.sentences
-    assert len(said) == len(targets)
-    for target, sentence in zip(targets, said, strict=True):
-        assert sentence.startswith(f"For {target}, operations are compiled, not run, to: ")
+    assert {*claims(part.answer.findings)} == {COMPILED_FOR}
+    assert list(dict.fromkeys(f.conditions["target"] for f in part.answer.findings)) == targets
+    assert len(part.answer.sentences) == len(targets)
 
 
 def test_the_device_s_own_code_has_its_own_section(of_targets: Path) -> None:
@@ -118,10 +118,13 @@ def test_the_device_s_own_code_has_its_own_section(of_targets: Path) -> None:
 def test_without_a_compiler_the_points_are_skipped_and_say_what_to_install(tmp_path: Path) -> None:
     done = run(tmp_path / "out", "--set", "target=gfx942,sm_90", "--set", "operation=add_f64_system", **NO_COMPILERS)
     assert done.returncode == 0, done.stderr
-    assert [(r.factors["target"], r.status, r.reason) for r in load_results(tmp_path / "out").records] == [
-        ("gfx942", "skipped", "no compiler for gfx942 was found; install clang 19 or newer, or ROCm"),
-        ("sm_90", "skipped", "no compiler for sm_90 was found; pip install nvidia-cuda-nvrtc"),
-    ]
+    gfx942, sm_90 = load_results(tmp_path / "out").records
+    assert (gfx942.factors["target"], gfx942.status) == ("gfx942", "skipped")
+    assert "compiler for gfx942" in gfx942.reason
+    assert gfx942.reason.endswith("clang 19 or newer, or ROCm")
+    assert (sm_90.factors["target"], sm_90.status) == ("sm_90", "skipped")
+    assert "compiler for sm_90" in sm_90.reason
+    assert "install nvidia-cuda-nvrtc" in sm_90.reason
 
 
 def test_without_the_readers_of_code_the_points_are_skipped_and_say_what_to_install(tmp_path: Path) -> None:
@@ -130,12 +133,11 @@ def test_without_the_readers_of_code_the_points_are_skipped_and_say_what_to_inst
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     done = run(tmp_path / "out", "--device", "opencl:0", PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
-    reasons = {
-        "cpu": "disassembling the processor's code needs capstone; pip install 'firsttouch[codegen]'",
-        "opencl:0": "reading PoCL's object needs pyelftools; pip install 'firsttouch[codegen]'",
-    }
+    reader = {"cpu": "capstone", "opencl:0": "pyelftools"}
     records = load_results(tmp_path / "out").records
-    assert {(r.device, r.status, r.reason) for r in records} == {(d, "skipped", why) for d, why in reasons.items()}
+    assert {(r.device, r.status) for r in records} == {(device, "skipped") for device in reader}
+    for record in records:
+        assert record.reason.endswith(f" needs {reader[record.device]}; pip install 'firsttouch[codegen]'")
 
 
 @pytest.mark.exhaustive
@@ -146,15 +148,14 @@ def test_a_target_that_the_compilers_do_not_know_is_skipped_with_their_words(tmp
         assert record.status == "skipped"
         if "was found" in record.reason:
             skip_missing_compiler(record.reason)
-        assert record.reason.startswith(f"no compiler here compiles for {record.factors['target']}: ")
+        assert f" compiles for {record.factors['target']}: " in record.reason
 
 
 def test_a_name_of_no_target_ends_the_call(tmp_path: Path) -> None:
     done = run(tmp_path / "out", "--set", "target=sm_90,abc")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "firsttouch: target: 'abc' is no such name; accepted: a name such as gfx942, gfx90a, sm_90\n"
-    )
+    assert done.stderr.startswith("firsttouch: target: 'abc' ")
+    assert done.stderr.endswith("gfx942, gfx90a, sm_90\n")
     assert not (tmp_path / "out").exists()
 
 

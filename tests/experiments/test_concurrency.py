@@ -7,27 +7,36 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_devices import DISCRETE
-from fake_records import MIB, a_record, sentences_of
+from fake_records import MIB, a_record, findings_of
 from preset_helpers import factors_of, left_out_of, plan
 from tests.calls import call
+from tests.findings import assert_finding, claims
 
 from firsttouch.experiments import concurrency
-from firsttouch.experiments.concurrency import Concurrency
+from firsttouch.experiments.concurrency import (
+    AT_LIMIT,
+    BELOW_LIMIT,
+    BEST,
+    NO_SPEEDUP,
+    OVERLAP,
+    SPEEDUP,
+    Concurrency,
+)
+from firsttouch.records.findings import Finding, Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, Scalar
-from firsttouch.report.sentences import sentences
 
 
 @pytest.mark.parametrize(
     ("allocator", "strategy", "reason"),
     [
         ("malloc", "concurrent", "no page faults"),
-        ("device", "concurrent", "the CPU cannot reach device memory"),
-        ("device", "lockstep", "the CPU cannot reach device memory"),
+        ("device", "concurrent", "cannot reach device memory"),
+        ("device", "lockstep", "cannot reach device memory"),
         ("device", "copying", None),
         ("pinned", "concurrent", None),
         ("pinned", "lockstep", None),
-        ("managed", "concurrent", "does not state that the CPU may use managed memory while a kernel does"),
+        ("managed", "concurrent", "may use managed memory"),
         ("managed", "lockstep", None),
     ],
 )
@@ -51,9 +60,9 @@ def test_memory_of_which_the_driver_states_nothing_is_used_at_once_where_that_wa
     ("allocator", "cpu_half", "reason"),
     [
         ("pinned", "same", None),
-        ("pinned", "managed", "use managed memory while a kernel does"),
-        ("managed", "pinned", "use managed memory while a kernel does"),
-        ("pinned", "device", "the CPU cannot reach device memory"),
+        ("pinned", "managed", "managed memory while a kernel"),
+        ("managed", "pinned", "managed memory while a kernel"),
+        ("pinned", "device", "cannot reach device memory"),
     ],
 )
 def test_both_halves_must_allow_the_strategy(allocator, cpu_half, reason):
@@ -69,8 +78,8 @@ def test_both_halves_must_allow_the_strategy(allocator, cpu_half, reason):
 def test_findings_name_the_memory_of_both_halves():
     factors: dict[str, Scalar] = {"allocator": "device", "cpu_half": "pinned", "strategy": "lockstep"}
     alone = {"overlap": 0.5, "cpu_alone_ms": 1.0, "gpu_alone_ms": 1.0}
-    words = sentences_of("concurrency", [a_record("concurrency", 4.0, factors, **alone)])
-    assert "fastest on device and pinned memory, lockstep: 4 ms" in words
+    found = findings_of("concurrency", [a_record("concurrency", 4.0, factors, **alone)])
+    assert_finding(found, BEST, memory="device and pinned", strategy="lockstep", value=Quantity(4, "ms"))
 
 
 def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():
@@ -112,23 +121,24 @@ def test_findings_name_the_fastest_strategy_and_its_speedup():
             ("pinned", "lockstep", 6.0),
         ]
     ]
-    words = " ".join(sentences(Concurrency().findings(rows, DISCRETE)))
-    assert "fastest on pinned memory, concurrent: 4 ms; both agents alone, one after the other, take 6 ms" in words
-    assert "Speedup of working at once over taking turns: 1.5 on pinned." in words
-    assert "on pinned memory, concurrent: 1.5, at the limit for agents that do not slow each other down." in words
+    found, best = Concurrency().findings(rows, DISCRETE), {"memory": "pinned", "strategy": "concurrent"}
+    assert_finding(found, BEST, **best, value=Quantity(4, "ms"), alone=Quantity(6, "ms"))
+    assert_finding(found, SPEEDUP, **best, speedup=1.5, other_strategy="lockstep")
+    assert_finding(found, AT_LIMIT, **best, value=1.5)
 
 
-def overlap(together: float, spread: float = 0.01) -> str:
-    """Sentences for agents that take 2 and 4 ms alone, so that the highest possible overlap is 1.5."""
+def overlap(together: float, spread: float = 0.01) -> list[Finding]:
+    """Findings for agents that take 2 and 4 ms alone, so that the highest possible overlap is 1.5."""
     factors: dict[str, Scalar] = {"allocator": "pinned", "strategy": "concurrent", "size": 64 * MIB}
     alone = {"overlap": 6 / together, "cpu_alone_ms": 2.0, "gpu_alone_ms": 4.0}
-    return sentences_of("concurrency", [a_record("concurrency", together, factors, spread, **alone)])
+    return findings_of("concurrency", [a_record("concurrency", together, factors, spread, **alone)])
 
 
 def test_an_overlap_is_compared_with_its_limit_where_the_interval_allows() -> None:
-    assert "concurrent: 1.2; two agents that do not slow each other down would reach 1.5." in overlap(5.0)
-    assert "concurrent: 1.52, at the limit" in overlap(3.95, spread=0.03)
-    assert overlap(3.0).endswith("Overlap is greatest on pinned memory, concurrent: 2.")
+    greatest = {"memory": "pinned", "strategy": "concurrent"}
+    assert_finding(overlap(5.0), BELOW_LIMIT, **greatest, value=1.2, limit=1.5)
+    assert_finding(overlap(3.95, spread=0.03), AT_LIMIT, **greatest, value=1.52)
+    assert_finding(overlap(3.0), OVERLAP, **greatest, value=2)
 
 
 def test_findings_name_the_division_and_do_not_compare_different_ones() -> None:
@@ -141,9 +151,10 @@ def test_findings_name_the_division_and_do_not_compare_different_ones() -> None:
             "concurrency", 9.0, base | {"strategy": "lockstep", "gpu_share": 1.0}, **alone | {"cpu_alone_ms": 0.0}
         ),
     ]
-    words = sentences_of("concurrency", rows)
-    assert "fastest on pinned memory, concurrent, gpu_share 0.25: 4 ms" in words
-    assert "Speedup" not in words
+    found = findings_of("concurrency", rows)
+    best = {"memory": "pinned", "strategy": "concurrent", "gpu_share": 0.25, "division": ", gpu_share 0.25"}
+    assert_finding(found, BEST, **best, value=Quantity(4, "ms"))
+    assert not {SPEEDUP, NO_SPEEDUP} & {*claims(found)}
 
 
 @pytest.mark.parametrize(

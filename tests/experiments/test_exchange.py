@@ -8,10 +8,12 @@ from functools import partial
 import preset_helpers
 import pytest
 from fake_devices import BOTH, GPU, OPENCL_GPU, opencl
-from fake_records import a_record, sentences_of
+from fake_records import a_record, findings_of
+from tests.findings import assert_finding, claims
 
-from firsttouch.experiments.exchange import BASE, case_of
+from firsttouch.experiments.exchange import ADVICE, BASE, GAP, METHOD, SINGLE, TURNS, WAITED, case_of
 from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
+from firsttouch.records.findings import Claim, Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
 
 plan = partial(preset_helpers.plan, "exchange")
@@ -62,21 +64,21 @@ def test_a_driver_that_takes_no_guidance_has_no_points_with_it() -> None:
 def test_managed_memory_that_only_one_agent_may_use_at_a_time_takes_no_guidance() -> None:
     skipped = [p for p in plan(gpu(concurrent=False), "standard") if p.point.factors["method"] == "prefetched"]
     assert skipped
-    assert all("may not use managed memory at once" in p.reason for p in skipped)
+    assert all("managed memory at once" in p.reason for p in skipped)
 
 
 def row(median: float, **changed: Scalar) -> Record:
     return a_record("exchange", median, {"allocator": "managed", **BASE, **changed})
 
 
-def test_a_sentence_names_both_methods_and_what_they_share() -> None:
+def test_a_finding_has_both_methods_and_what_they_share() -> None:
     records = [row(1500), row(20, allocator="pinned", method="copied"), row(8, allocator="device", method="launched")]
-    said = sentences_of("exchange", records)
-    assert (
-        "With 100 turns, 0 us apart, a turn of kernel and CPU over 8 B of shared managed memory (kernel: store, "
-        "CPU: read) takes longest: 1.5 ms, 75 times as long as of copied pinned memory (20 us)." in said
-    )
-    assert "A launch for which the CPU waits takes 8 us" in said
+    found = findings_of("exchange", records)
+    same = {"turns": 100, "gap_us": 0, "size": 8, "kernel": "store", "operation": "read"}
+    slowest = {"allocator": "managed", "method": "shared", "value": Quantity(1500, "us")}
+    fastest = {"other_allocator": "pinned", "other_method": "copied", "other_value": Quantity(20, "us"), "ratio": 75}
+    assert_finding(found, METHOD, **same, **slowest, **fastest)
+    assert_finding(found, WAITED, value=Quantity(8, "us"), size=8)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +87,14 @@ def test_a_sentence_names_both_methods_and_what_they_share() -> None:
 )
 def test_points_that_differ_in_something_else_are_not_compared(changed: dict[str, Scalar]) -> None:
     records = [row(1500, **{name: BASE.get(name, "0") for name in changed}), row(20, method="copied", **changed)]
-    assert "times as long" not in sentences_of("exchange", records)
+    assert {*claims(findings_of("exchange", records))} == {SINGLE}
 
 
 @pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"advice": "preferred-cpu"}, "with advice preferred-cpu, 0.2 times as long as with none"),
-        ({"gap_us": 1000}, "100 turns 1,000 us apart, takes 100 us"),
-        ({"turns": 10}, "averaged over 10 turns 0 us apart"),
-    ],
+    ("claim", "condition", "usual", "changed"),
+    [(ADVICE, "advice", "none", "preferred-cpu"), (GAP, "gap_us", 0, 1000), (TURNS, "turns", 1, 10)],
 )
-def test_the_change_by_one_condition_is_a_sentence(changed: dict[str, Scalar], sentence: str) -> None:
-    usual = {"turns": 1} if "turns" in changed else {}
-    assert sentence in sentences_of("exchange", [row(500, **usual), row(100, **changed)])
+def test_the_change_by_one_condition_is_a_finding(claim: Claim, condition: str, usual: Scalar, changed: Scalar) -> None:
+    found = findings_of("exchange", [row(500, **{condition: usual}), row(100, **{condition: changed})])
+    values = {"value": Quantity(100, "us"), "other_value": Quantity(500, "us"), "ratio": 0.2}
+    assert_finding(found, claim, **{condition: changed, f"other_{condition}": usual}, **values)

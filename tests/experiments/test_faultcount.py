@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 from fake_devices import PROCESSOR, amd, opencl
-from fake_records import MIB, a_record, sentences_of
+from fake_records import MIB, a_record, findings_of
 from preset_helpers import plan
+from tests.findings import assert_finding, claims
 
 from firsttouch import _core
 from firsttouch.experiments.contract.base import Point
 from firsttouch.experiments.contract.common import BASE_PAGE
 from firsttouch.experiments.contract.rules import Preset
-from firsttouch.experiments.faultcount import FaultCount
+from firsttouch.experiments.faultcount import ALIKE, FEWEST, MOST, UNTOLD, FaultCount
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.session import Session
 
@@ -22,14 +24,12 @@ def faults(counts: dict[str, float], spread: float = 0) -> list[Record]:
 
 
 def test_allocators_with_much_the_same_faults_are_not_ranked() -> None:
-    assert sentences_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0, "device": 261.0})) == (
-        "CPU page faults over arrays of 64 MiB: 257 faults/MiB, much the same for every allocator and first touch."
-    )
-    assert sentences_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0}, 0.5)).endswith(
-        "allocators and first touches are not told apart here."
-    )
-    assert "much the same" in sentences_of("faultcount", faults({"malloc": 0.0, "mmap": 0.0}))
-    assert "fewest with malloc-thp" in sentences_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
+    (alike,) = findings_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0, "device": 261.0}))
+    assert_finding([alike], ALIKE, value=Quantity(257, "faults/MiB"), size=64 * MIB)
+    assert claims(findings_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0}, 0.5))) == [UNTOLD]
+    assert claims(findings_of("faultcount", faults({"malloc": 0.0, "mmap": 0.0}))) == [ALIKE]
+    ranked = findings_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
+    assert_finding(ranked, FEWEST, allocator="malloc-thp", value=0.5)
 
 
 @pytest.mark.slow
@@ -72,6 +72,8 @@ def test_findings_say_who_streams_where_that_is_another_agent() -> None:
         a_record("faultcount", 256, {**factors, "first_touch": "cpu"}, spread=0),
         a_record("faultcount", 4, {**factors, "first_touch": "gpu"}, spread=0),
     ]
-    words = sentences_of("faultcount", seen)
-    assert "fewest with malloc first touched by the GPU and streamed by the CPU, 4 faults/MiB" in words
-    assert "most with malloc first touched by the CPU, 256 faults/MiB" in words
+    fewest, most = findings_of("faultcount", seen)
+    streamed = " and streamed by the CPU"
+    few, many = (Quantity(n, "faults/MiB") for n in (4, 256))
+    assert_finding([fewest], FEWEST, allocator="malloc", first_touch="gpu", streamed=streamed, value=few)
+    assert_finding([most], MOST, allocator="malloc", first_touch="cpu", streamed="", value=many)

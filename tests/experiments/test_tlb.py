@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from fake_records import a_record
 from preset_helpers import plan
+from tests.findings import assert_finding, claims
 
 from firsttouch.experiments.contract.common import KiB, MiB
-from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
+from firsttouch.experiments.tlb import ENTRY, MISSES, NO_KNEE, PAGES, REACH, Tlb, node_stride
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
-from firsttouch.report.sentences import sentences
 
 CPU = DeviceInfo(
     name="cpu",
@@ -81,13 +82,19 @@ def test_findings_have_reach_cost_and_page() -> None:
         _record("malloc", 64, 8, translated_ns=1.0),
         _record("mmap", None, None, misses_per_mib=250.0),
     ]
-    answer = " ".join(sentences(Tlb().findings(records, CPU)))
-    assert answer.startswith(
-        "TLB reach for loads by the CPU from malloc memory, one every 4 KiB: L1 TLB 64 pages (256 KiB), beyond which a "
-        "load takes 2 ns more."
-    )
-    assert "for the CPU: at most 4 KiB of malloc memory; at least 2 MiB of malloc-thp memory." in answer
-    assert answer.endswith("dTLB misses of a triad's loads: 250 per MiB with mmap memory.")
+    found = Tlb().findings(records, CPU)
+    assert claims(found) == [REACH, ENTRY, ENTRY, MISSES]
+    reach = {
+        "agent": "cpu",
+        "allocator": "malloc",
+        "stride": 4 * KiB,
+        "level": "L1 TLB",
+        "value": Quantity(64, "pages"),
+    }
+    assert_finding(found, REACH, **reach, bytes=Quantity(256 * KiB, "B"), extra=Quantity(2, "ns"))
+    for name, bound, size in (("malloc", "at most", 4 * KiB), ("malloc-thp", "at least", 2 * MiB)):
+        assert_finding(found, ENTRY, agent="cpu", allocator=(name,), bound=bound, value=Quantity(size, "B"))
+    assert_finding(found, MISSES, allocator="mmap", value=Quantity(250, "per MiB"))
 
 
 def test_an_agent_without_a_knee_has_a_finding_too() -> None:
@@ -98,13 +105,14 @@ def test_an_agent_without_a_knee_has_a_finding_too() -> None:
         for stride, most in flat.items()
         for r in (_record("device", stride, n, translated_ns=1.0) for n in (8, 16, 32, 64, most))
     ]
-    first, second, *_ = sentences(Tlb().findings([*gpu, *_curve("malloc", 4 * KiB, 4 * KiB)], CPU))
-    assert first == "No TLB level of the GPU ends within 128 pages of device memory, one every 2 MiB (256 MiB)."
-    assert second.startswith("TLB reach for loads by the CPU from malloc memory")
+    first, second, *_ = Tlb().findings([*gpu, *_curve("malloc", 4 * KiB, 4 * KiB)], CPU)
+    none = {"agent": "gpu", "allocator": "device", "stride": 2 * MiB, "bytes": Quantity(256 * MiB, "B")}
+    assert_finding([first], NO_KNEE, **none, value=Quantity(128, "pages"))
+    assert_finding([second], REACH, agent="cpu", allocator="malloc")
 
 
 def test_no_knee_is_a_finding() -> None:
     flat = [_record("malloc", 4 * KiB, 1 << k, translated_ns=1.0) for k in range(3, 9)]
-    assert sentences(Tlb().findings(flat, CPU)) == [
-        "No TLB level of the CPU ends within 256 pages of malloc memory, one every 4 KiB (1 MiB)."
-    ]
+    (none,) = Tlb().findings(flat, CPU)
+    chase = {"agent": "cpu", "allocator": "malloc", "stride": 4 * KiB, "bytes": Quantity(MiB, "B")}
+    assert_finding([none], NO_KNEE, **chase, value=Quantity(256, "pages"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fake_records import MIB, a_record, sentences_of
+from fake_records import MIB, a_record, findings_of
 from preset_helpers import plan
+from tests.findings import assert_finding, claims
 
+from firsttouch.experiments.transfer import NEW_PAGES, PEAK
+from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
@@ -19,9 +22,11 @@ def copy(size: int, rate: float, allocator: str = "pinned") -> Record:
 
 
 def test_a_faster_copy_of_a_smaller_size_is_named_with_the_largest() -> None:
-    words = sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 6.9)])
-    assert "h2d 6.9 GB/s over 64 MiB (pinned, copy-engine), and up to 40 GB/s over 4 MiB" in words
-    assert "up to" not in sentences_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 39.9)])
+    found = findings_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 6.9)])
+    largest = {"direction": "h2d", "size": 64 * MIB, "allocator": "pinned", "engine": "copy-engine"}
+    faster = {"other_size": 4 * MIB, "other_value": Quantity(40, "GB/s")}
+    assert_finding(found, PEAK, **largest, value=Quantity(6.9, "GB/s"), **faster)
+    assert PEAK not in claims(findings_of("transfer", [copy(4 * MIB, 40.0), copy(64 * MIB, 39.9)]))
 
 
 def test_of_plain_host_memory_a_copy_that_no_cache_holds_is_measured() -> None:
@@ -36,8 +41,9 @@ def test_of_plain_host_memory_a_copy_that_no_cache_holds_is_measured() -> None:
 def test_a_copy_into_new_pages_is_compared_with_one_into_pages_that_are_there() -> None:
     factors = {"direction": "d2h", "engine": "copy-engine", "allocator": "malloc", "size": 64 * MIB}
     times = {"latency_us": 10_000.0, "new_pages_us": 35_000.0, "new_pages_low_us": 3e4, "new_pages_high_us": 4e4}
-    words = sentences_of("transfer", [a_record("transfer", 6.9, factors, **times)])
-    assert "64 MiB into malloc pages that nobody has touched takes 35 ms (30 to 40 ms), 3.5 times as long as" in words
+    found = findings_of("transfer", [a_record("transfer", 6.9, factors, **times)])
+    new = {"size": 64 * MIB, "allocator": "malloc", "value": Quantity(35_000, "us", 30_000, 40_000)}
+    assert_finding(found, NEW_PAGES, **new, ratio=3.5, other_value=Quantity(10_000, "us"))
 
 
 def test_the_threads_of_the_cpus_copies_can_be_chosen() -> None:

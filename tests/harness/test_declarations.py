@@ -30,26 +30,26 @@ def application(**declared: Any) -> type[App]:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"sizes": {"tiny": {"n": 4}}}, "sizes must hold tiny and default"),
-        ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes must hold tiny and default"),
+        ({"sizes": {"tiny": {"n": 4}}}, "sizes .* tiny and default"),
+        ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes .* tiny and default"),
         ({"sizes": {**SIZES, "bytes": {"m": 9}}}, "there is no parameter m"),
         ({"grows": "rows"}, "there is no parameter rows"),
-        ({"grows": None}, "grows is None, not the name of a parameter"),
+        ({"grows": None}, "grows is None, not"),
         ({"pattern": 5}, "pattern is 5, not a text"),
-        ({"sizes": "tiny"}, "sizes is 'tiny', not a mapping"),
-        ({"sizes": {"tiny": {"n": "4"}, "default": {"n": 8}}}, "sizes: tiny: n is '4', not a whole number"),
-        ({"sizes": {"tiny": {"n": 4}, "default": {"n": 8.0}}}, "sizes: default: n is 8.0, not a whole number"),
+        ({"sizes": "tiny"}, "sizes is 'tiny', not"),
+        ({"sizes": {"tiny": {"n": "4"}, "default": {"n": 8}}}, "sizes: tiny: n is '4', not"),
+        ({"sizes": {"tiny": {"n": 4}, "default": {"n": 8.0}}}, "sizes: default: n is 8.0, not"),
         ({"options": ("a",)}, r"options is \('a',\), not a mapping"),
-        ({"tiled": "x"}, "tiled is 'x', not a tuple of names"),
+        ({"tiled": "x"}, "tiled is 'x', not"),
         (
             {"a": buffer(f32, "2**n", 2**60, role="input")},
-            r"the buffers of the size default take more than 2\^63 bytes",
+            r".* size default .* 2\^63 bytes",
         ),
         ({"tiled": ("x",)}, "there is no buffer x"),
-        ({"a": buffer(f32, "m + 1", role="input")}, "cannot evaluate the shape of buffer a: name 'm' is not defined"),
+        ({"a": buffer(f32, "m + 1", role="input")}, ".* buffer a: name 'm' "),
         (
             {"a": buffer(f32, "n", role="input"), "b": buffer(f32, 9, role="input"), "tiled": ("a", "b")},
-            r"tiled buffers must have the same number of rows, not \{'a': 4, 'b': 9\}",
+            r"tiled buffers .* rows, not \{'a': 4, 'b': 9\}",
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_type_is_taken_as_numpy_takes_it(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["flaot32", "", "U8", "O", ">f4", "m8[s]", "f4,f4", None, 5, str, "i" * 900])
 def test_what_is_no_type_of_numbers_is_one_sentence(given: Any) -> None:
-    with pytest.raises(ValueError, match="is no type of a buffer's items; give f32, u64 or another type of") as raised:
+    with pytest.raises(ValueError, match="a buffer's items; give f32, u64") as raised:
         buffer(given, "n", role="input")
     assert len(str(raised.value)) < 200
 
@@ -77,14 +77,14 @@ def test_what_is_no_type_of_numbers_is_one_sentence(given: Any) -> None:
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
-        ("n**n**n**n", "a power in it is too large"),
-        ("2 ** (10 ** 12)", "a power in it is too large"),
-        ("9.0 ** n ** 9", "a power in it is too large"),
-        ("1 << 10 ** 12", "a shifted number in it is too large"),
-        ("(0,) * 10 ** 12", "a factor in it is no number"),
-        ("'n' * n", "a factor in it is no number"),
-        ("1e200 * 1e200", "cannot convert float infinity to integer"),
-        ("-n", "it is -4, not a number of items"),
+        ("n**n**n**n", "a power in it"),
+        ("2 ** (10 ** 12)", "a power in it"),
+        ("9.0 ** n ** 9", "a power in it"),
+        ("1 << 10 ** 12", "a shifted number"),
+        ("(0,) * 10 ** 12", "a factor in it"),
+        ("'n' * n", "a factor in it"),
+        ("1e200 * 1e200", "infinity"),
+        ("-n", "it is -4, not"),
         ("n +", "invalid syntax"),
         ("n // 0", "by zero"),
         ("n.name", "no attribute 'name'"),
@@ -92,7 +92,7 @@ def test_what_is_no_type_of_numbers_is_one_sentence(given: Any) -> None:
     ],
 )
 def test_a_shape_without_a_value_is_one_sentence(shape: Any, why: str) -> None:
-    with pytest.raises(ValueError, match=f"^application sample: cannot evaluate the shape of buffer a: .*{why}"):
+    with pytest.raises(ValueError, match=f"^application sample: .* buffer a: .*{why}"):
         application(a=buffer(f32, shape, role="input"))
 
 
@@ -114,16 +114,18 @@ def test_shapes_are_evaluated_as_python_code(shape: str, items: int) -> None:
 def test_parameters_for_which_a_shape_has_no_value_are_a_problem() -> None:
     app = application(a=buffer(f32, "2**n", role="input"))
     assert app.problem({"n": 40}) == ""
-    assert app.problem({"n": 4000}) == "sample: cannot evaluate the shape of buffer a: a power in it is too large"
+    problem = app.problem({"n": 4000})
+    assert problem.startswith("sample: ")
+    assert "buffer a: a power" in problem
 
 
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"role": "inputs"}, "'inputs' is not a buffer role; the roles are input, output"),
-        ({"role": "input", "starts_on": "host"}, "a buffer with sides=both cannot start or end on host"),
-        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "with sides=cpu cannot start or end on gpu"),
-        ({"role": "output", "file": True}, "a buffer with file=True must be an input, not output"),
+        ({"role": "inputs"}, "'inputs' .* input, output"),
+        ({"role": "input", "starts_on": "host"}, "sides=both .* on host"),
+        ({"role": "scratch", "starts_on": "cpu", "ends_on": "gpu"}, "sides=cpu .* on gpu"),
+        ({"role": "output", "file": True}, "file=True .* input, not output"),
     ],
 )
 def test_invalid_buffer(declared: dict[str, Any], message: str) -> None:
@@ -136,7 +138,7 @@ def test_invalid_buffer(declared: dict[str, Any], message: str) -> None:
     [
         (
             "from firsttouch.apps.hotspot import Hotspot\nclass Mine(Hotspot):\n    name = 'lud'",
-            "there is an application lud already",
+            "application lud already",
         ),
         ("from firsttouch.harness.app import App\nclass Mine(App):\n    name = 'mine'", "mine: source is missing"),
     ],
@@ -156,18 +158,18 @@ def test_invalid_launch() -> None:
     workspace.allocate([array])
     for agent in (cpu, gpu):
         for value, kind in ((-1, "uint"), (2.5, "uint"), (2**33, "uint")):
-            with pytest.raises(ValueError, match=f"^{value} is not a value of type {kind}"):
+            with pytest.raises(ValueError, match=f"^{value} .* of type {kind}"):
                 agent.launch("fill_32", array, 0, 4, value, over=4, writes=[array])
-        with pytest.raises(ValueError, match="kernel fill_32 takes 4 arguments, not 1"):
+        with pytest.raises(ValueError, match="fill_32 takes 4 arguments, not 1"):
             agent.launch("fill_32", array, over=4)
-        with pytest.raises(ValueError, match="kernel fill_32: expected a number, not buffer x"):
+        with pytest.raises(ValueError, match=r"fill_32: .* number, not buffer x"):
             agent.launch("fill_32", array, array, 4, 0, over=4)
-        with pytest.raises(ValueError, match=r"x: uniform\(\) fills f32 or f64, not int16"):
+        with pytest.raises(ValueError, match=r"x: uniform\(\) .* f32 or f64, not int16"):
             agent.uniform(array, 0, 1)
-        with pytest.raises(ValueError, match=r"x: integers\(\) fills i32 or u32, not int16"):
+        with pytest.raises(ValueError, match=r"x: integers\(\) .* i32 or u32, not int16"):
             agent.integers(array, 0, 1)
-        with pytest.raises(ValueError, match=r"x: fill\(\) takes elements of 1, 4 or 8 bytes, not 2"):
+        with pytest.raises(ValueError, match=r"x: fill\(\) .* 1, 4 or 8 bytes, not 2"):
             agent.fill(array, 0)
-    with pytest.raises(ValueError, match="kernel fill_32: pass over, the number of items"):
+    with pytest.raises(ValueError, match="fill_32: pass over"):
         gpu.launch("fill_32", array, 0, 4, 0, writes=[array])
     workspace.free()

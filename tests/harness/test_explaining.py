@@ -92,7 +92,8 @@ def test_the_fastest_comes_first_with_the_values_that_move_it_most() -> None:
 def test_the_number_of_iterations_from_which_another_strategy_is_the_fastest() -> None:
     by_iterations = explained().crossings[0]
     assert [(p.strategy, p.first, p.last) for p in by_iterations.parts] == [("pinned", 1, 1), ("explicit", 2, 64)]
-    assert by_iterations.text == "the fastest by iterations: pinned at 1, explicit from 2 to 64"
+    for part in ("fastest by iterations", "pinned at 1", "explicit from 2 to 64"):
+        assert part in by_iterations.text
 
 
 @pytest.mark.parametrize(
@@ -176,9 +177,8 @@ def test_strategies_that_cross_behind_the_fastest_are_named(monkeypatch: pytest.
     (explanation,) = explain(rows, lambda record: Passing())
     by_iterations = explanation.crossings[0]
     assert [(o.strategy, o.other, o.first) for o in by_iterations.overtakings] == [("explicit", "pinned", 51)]
-    assert by_iterations.text == (
-        "the fastest by iterations: managed from 1 to 64; explicit is faster than pinned from 51 on"
-    )
+    assert "managed from 1 to 64" in by_iterations.text
+    assert "than pinned from 51" in by_iterations.text
 
 
 def test_a_value_within_whose_range_another_is_the_fastest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,4 +195,6 @@ def test_a_value_within_whose_range_another_is_the_fastest_is_named(monkeypatch:
         row.summary = structs.replace(row.summary, median=ms)
     monkeypatch.setattr(Passing, "predict", predict)
     (explanation,) = explain(rows, lambda record: Passing())
-    assert [d.text for d in explanation.decisions] == ["explicit would be the fastest if link.h2d were 30 GB/s"]
+    (decision,) = explanation.decisions
+    assert (decision.strategy, decision.name) == ("explicit", "link.h2d")
+    assert decision.text.endswith("if link.h2d were 30 GB/s")

@@ -65,7 +65,7 @@ def test_a_call_stores_and_shows_it(tmp_path: Path):
     words = ("app", "hotspot", "--strategy", "managed", "--size", "256MiB", "--timeline", "--device", "model:h200-pcie")
     assert call(*words, "--out", out, drawn=True).returncode == 0
     page = (out / "report.html").read_text()
-    assert "Memory in use over time" in page
+    assert "Memory in use" in page
     assert "in the last repetition" not in page
     assert read_course(out / "timelines/0001", None).source
 

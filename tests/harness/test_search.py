@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from tests.findings import assert_finding
 
 from firsttouch.api import f32
 from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import App, buffer
-from firsttouch.harness.outcomes.placements import of_searches, parse, ranking, searches
+from firsttouch.harness.outcomes.placements import GAIN, NO_GAIN, of_searches, parse, ranking, searches
 from firsttouch.harness.outcomes.report import sections, summary
 from firsttouch.harness.placements import factors_of, settings_in, with_search
 from firsttouch.harness.search import MOST_TRIED, changes, further
 from firsttouch.program.strategies import STRATEGIES
+from firsttouch.records.findings import Claim, Quantity
 from firsttouch.records.schema import SCHEMA, Factors, Record, Request, Summary
-from firsttouch.report.sentences import sentences
 
 GUIDED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
 
@@ -117,16 +119,16 @@ def searched(best: float) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("best", "told"),
+    ("best", "claim", "fields"),
     [
-        (8, "With temp=none/none managed+prefetch takes 8 ms, 0.8 times"),
-        (9.95, "No placement of single buffers is clearly faster than managed+prefetch (4 placements tried)"),
+        (8, GAIN, {"settings": "temp=none/none", "value": Quantity(8, "ms"), "ratio": 0.8}),
+        (9.95, NO_GAIN, {"value": "4 placements"}),
     ],
 )
-def test_a_gain_is_said_only_where_the_intervals_are_apart(best: float, told: str) -> None:
+def test_a_gain_is_said_only_where_the_intervals_are_apart(best: float, claim: Claim, fields: dict[str, Any]) -> None:
     records = searched(best)
     (found,) = of_searches(records)
-    assert told in sentences([found])[0]
+    assert_finding([found], claim, strategy="managed+prefetch", **fields)
     lines = ranking(records)
     assert next(line.placement for line in lines if line.finalist) == "temp=none/none"
     assert [line.total_ms for line in lines if line.finalist] == sorted(x.total_ms for x in lines if x.finalist)

@@ -19,6 +19,11 @@ def program(writes_first: Agent, passes: int, ends_on: Agent | None = "cpu") -> 
     return Program("passes", (block,), (write,), (Repeat(passes, (kernel,)),))
 
 
+def across(memory: str) -> str:
+    """The term for kernels that use memory of the host where it is."""
+    return f"use of {memory} memory across the link"
+
+
 def used(terms: Iterable[Term], what: str) -> float:
     """How often all bytes are used so, in all phases."""
     return sum(term.bytes for term in terms if what in term.what) / SIZE

@@ -16,6 +16,7 @@ from firsttouch.advice.advisor import advise, ranked
 from firsttouch.advice.output import output
 from firsttouch.apps import all_apps
 from firsttouch.model.costs import Price, Prices, PublishedRow, Time
+from firsttouch.model.pricing import NEW_BY_COPY
 from firsttouch.program import patterns
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Machine
@@ -96,9 +97,9 @@ def test_a_measured_price_is_used(measured: Path, strategy: str, what: str, fact
 def test_a_run_without_these_points_is_priced_as_before_and_says_what_is_assumed() -> None:
     explicit, managed = terms(STANDARD, "explicit"), terms(STANDARD, "managed+prefetch")
     copied = explicit["copy back, malloc host arrays"]["bytes"]
-    assert explicit["first touch of host pages by the copy"]["bytes"] == copied
-    assert "is not in this run" in assumption(explicit["free malloc host arrays"])
-    assert "priced as the CPU's faults" in assumption(managed["prefetch to the CPU"])
+    assert explicit[NEW_BY_COPY]["bytes"] == copied
+    assert "not in this run" in assumption(explicit["free malloc host arrays"])
+    assert "the CPU's faults" in assumption(managed["prefetch to the CPU"])
     assert not [what for what in managed if what.startswith("free")]
 
 

@@ -56,7 +56,7 @@ def test_a_wrong_name_or_change_is_refused(name: str, says: str) -> None:
 
 
 def test_a_missing_value_has_no_default() -> None:
-    with pytest.raises(MissingValue, match=r"gh200 has no value host\.nonsense"):
+    with pytest.raises(MissingValue, match=r"gh200 .* host\.nonsense"):
         load_platform("gh200").quantity("host.nonsense")
 
 

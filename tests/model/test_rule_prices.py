@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from sharing_programs import program, used
+from sharing_programs import across, program, used
 
 from firsttouch.model.costs import PlatformValue, Unmeasured
 from firsttouch.model.estimate import estimate
+from firsttouch.model.moving import GPU_FAULTS
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.pricing import NEW_GPU_PAGES
+from firsttouch.model.sharing import MAPPING
 from firsttouch.program.strategies import STRATEGIES
 
 GIB, NS_PER_MS = 1 << 30, 1e6
@@ -42,7 +45,7 @@ def test_counters_move_pages_as_release_and_page_size_let_them(changes: Mapping[
     """With pages of 4 KiB they move nothing: every pass is remote."""
     terms = estimate(program("cpu", 4, None), STRATEGIES["system"], prices("gh200", changes))
     assert (used(terms, "access counters") > 0) == moves
-    assert (used(terms, "use of malloc memory across the link") == 4) != moves
+    assert (used(terms, across("malloc")) == 4) != moves
 
 
 def test_a_price_by_a_rule_rests_on_the_values_that_it_takes() -> None:
@@ -74,8 +77,8 @@ def test_pages_that_cores_make_and_the_gpu_maps_come_twice_as_fast_as_its_own() 
 
 def test_the_first_touch_of_an_apu_is_priced_once() -> None:
     terms = estimate(program("cpu", 3), STRATEGIES["system"], prices("mi300a", xnack="1"))
-    assert used(terms, "not in its page table") == 1
-    assert used(terms, "first touch of new pages by the GPU") == 0
+    assert used(terms, MAPPING) == 1
+    assert used(terms, NEW_GPU_PAGES) == 0
 
 
 @pytest.mark.parametrize(("strategy", "slower"), [("unified", False), ("managed-static", True), ("pinned", True)])
@@ -94,7 +97,7 @@ def test_pages_of_an_amd_gpu_with_its_own_memory_move_if_faults_resume(
 ) -> None:
     """kfd_migrate.c; without XNACK managed memory is page-locked host memory."""
     terms = estimate(program("cpu", 3), STRATEGIES[strategy], prices("mi250x", xnack=xnack))
-    assert used(terms, "faults of the GPU on pages that are on the CPU") == moved
+    assert used(terms, GPU_FAULTS) == moved
     assert used(terms, "across the link") == across
 
 

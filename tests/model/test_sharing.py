@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sharing_programs import SIZE, program, used
+from sharing_programs import SIZE, across, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate, priced
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
-from firsttouch.model.sharing import FirstTouchPricing
+from firsttouch.model.pricing import NEW_GPU_PAGES
+from firsttouch.model.reached import REMOTE
+from firsttouch.model.sharing import MAPPING, FirstTouchPricing
 from firsttouch.program.declarations import Agent
 from firsttouch.program.program import Access, Block, Launch, Program
 from firsttouch.program.replay import Prepared
@@ -48,9 +50,9 @@ def test_pages_stay_with_the_agent_that_touches_them_first(
     first: Agent, remote: float, touched: float, by_cpu: float
 ) -> None:
     terms = estimate(program(first, 3), STRATEGIES["system"], TablePrices("gh200", RATES))
-    assert used(terms, "use of malloc memory across the link") == remote
-    assert used(terms, "first touch of new pages by the GPU") == touched
-    assert used(terms, "use of the GPU's memory by the CPU") == by_cpu
+    assert used(terms, across("malloc")) == remote
+    assert used(terms, NEW_GPU_PAGES) == touched
+    assert used(terms, REMOTE) == by_cpu
 
 
 @pytest.mark.parametrize(("rate", "remote"), [(0.02, 1.0), (0.04, 1.875), (0.08, 2.734)])
@@ -59,7 +61,7 @@ def test_access_counters_move_pages_while_kernels_use_them(rate: float, remote: 
     terms = estimate(
         program("cpu", 4, None), STRATEGIES["system"], TablePrices("gh200", {**RATES, "counter_moves": rate})
     )
-    assert used(terms, "use of malloc memory across the link") == pytest.approx(remote, rel=0.05)
+    assert used(terms, across("malloc")) == pytest.approx(remote, rel=0.05)
     assert used(terms, "access counters") <= 1
     assert [0 < term.low < term.ms for term in terms if "access counters" in term.what] == [True]
 
@@ -69,8 +71,8 @@ def test_registered_memory_stays_only_where_the_device_has_page_tables_of_its_ow
     """cuMemHostRegister of the CUDA driver API: by the host's page tables, nothing is locked, and pages are made."""
     rates = {**RATES, "counter_moves": 0.01, "allocation": 0.3}
     terms = estimate(program("cpu", 4, None), STRATEGIES["registered"], TablePrices(platform, rates))
-    assert used(terms, "moved to the GPU by access counters") == moved
-    assert used(terms, "use of registered memory across the link") == (1 if moved else 4)
+    assert used(terms, "moved to the GPU") == moved
+    assert used(terms, across("registered")) == (1 if moved else 4)
     assert used(terms, "allocate registered memory") == 1
     assert used(terms, "first touch") == 0
 
@@ -80,22 +82,22 @@ def test_pages_for_which_the_gpu_has_no_room_are_used_across_the_link(room: int,
     """Nothing is evicted, and access counters move nothing more."""
     prices = TablePrices("gh200", {**RATES, "counter_moves": 0.01})
     pricing = priced(program("gpu", 3, None), STRATEGIES["system"], prices, capacity=room)
-    assert used(pricing.terms.terms(), "use of malloc memory across the link") == remote
-    assert used(pricing.terms.terms(), "first touch of new pages by the GPU") == 1
+    assert used(pricing.terms.terms(), across("malloc")) == remote
+    assert used(pricing.terms.terms(), NEW_GPU_PAGES) == 1
 
 
 def test_what_the_counters_do_not_move_stays_remote() -> None:
     """The same without counters: every pass is across the link."""
     terms = estimate(program("cpu", 4, None), STRATEGIES["system"], TablePrices("gh200", RATES))
-    assert used(terms, "use of malloc memory across the link") == 4
+    assert used(terms, across("malloc")) == 4
 
 
 @pytest.mark.parametrize(("first", "mapped", "touched"), [("cpu", 1, 0), ("gpu", 0, 1)])
 def test_a_gpu_that_shares_the_memory_faults_once(first: Agent, mapped: float, touched: float) -> None:
     prices = TablePrices("mi300a", {"gpu_touch": 0.3, "gpu_fault": 0.03})
     terms = estimate(program(first, 3), STRATEGIES["system"], prices)
-    assert used(terms, "not in its page table") == mapped
-    assert used(terms, "first touch of new pages by the GPU") == touched
+    assert used(terms, MAPPING) == mapped
+    assert used(terms, NEW_GPU_PAGES) == touched
 
 
 def test_a_single_fault_takes_its_own_time() -> None:
@@ -118,7 +120,7 @@ def test_what_the_cpu_writes_is_made_on_the_gpu_if_that_is_advised(strategy: str
     rates = {**RATES, "moving_touch": 0.1, "gpu_fault": 0.2, "isolated_fault": 1, "own_pass": 0.001, "cpu_fault": 0.3}
     terms = estimate(program("cpu", 3), STRATEGIES[strategy], TablePrices("gh200", rates))
     assert used(terms, "faults of the GPU") == faults
-    assert used(terms, "use of the GPU's memory by the CPU") == remote
+    assert used(terms, REMOTE) == remote
 
 
 PART = SIZE // 64

@@ -110,21 +110,22 @@ class Failing(Endless):
 
 def test_a_loop_without_an_end_is_left(prices: MeasuredPrices) -> None:
     declared = program_of(Endless, {"n": 1024})
-    assert declared.assumptions == ("a loop ends when the data say so: 10 rounds are assumed",)
+    (assumption,) = declared.assumptions
+    assert assumption.endswith(": 10 rounds are assumed")
     assert 20 <= declared.launches <= 40, "a view and a launch in each round"
 
 
 def test_a_loop_without_an_end_whose_rounds_differ_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run, "MOST_ITEMS", 1000)
     declared = program_of(Growing, {"n": 1024})
-    assert declared.assumptions == (
-        "a loop ends when the data say so: no two rounds are equal, and what follows 1000 launches is left out",
-    )
+    (assumption,) = declared.assumptions
+    assert "no two rounds" in assumption
+    assert "1000 launches" in assumption
     assert declared.launches >= 1000
 
 
 def test_an_initialisation_without_an_end_is_left() -> None:
-    assert "its initialisation does not end without data" in program_of(Unready, {"n": 1024}).assumptions[0]
+    assert "initialisation does not end" in program_of(Unready, {"n": 1024}).assumptions[0]
 
 
 def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: MeasuredPrices) -> None:
@@ -312,7 +313,8 @@ def test_a_loop_that_only_reads_data_has_its_own_rounds() -> None:
     program = program_of(Counted, {"n": 1024})
     assert kernels(program.compute) == 20
     assert program.rounds == 0
-    assert program.assumptions == ("numbers that the CPU reads from what kernels wrote are taken as 0",)
+    (assumption,) = program.assumptions
+    assert assumption.endswith("are taken as 0")
 
 
 def test_the_scalars_of_conjugate_gradients_are_read_as_often_as_a_run_reads_them(runs: Mapping[str, Record]) -> None:

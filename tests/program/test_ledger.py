@@ -230,7 +230,7 @@ def test_swapping_a_device_array_and_a_host_array_copies_and_waits_before_the_la
         assert ledger.touch("gpu", 0, 0, NBYTES, **used) == [Use(0, "gpu", 0, NBYTES, **used)]
         assert ledger.touch("cpu", 1, 0, 8, reads=False, writes=True) == [Use(1, "cpu", 0, 8, reads=False, writes=True)]
     assert ledger.transferred["gpu"] == 2 * NBYTES
-    with pytest.raises(ValueError, match="not declared for use by the cpu"):
+    with pytest.raises(ValueError, match=r"not declared .* by the cpu"):
         ledger.touch("cpu", 0, 0, 8, **used)
 
 

@@ -195,7 +195,7 @@ def test_reading_memory_that_was_never_written_is_an_error(explicit: tuple[Works
     workspace, gpu, _ = explicit
     buffers = arrays()
     workspace.allocate(buffers)
-    with pytest.raises(ValueError, match="b0 are read before they are written"):
+    with pytest.raises(ValueError, match=r"b0 .* before they are written"):
         gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1]])
 
 
@@ -293,6 +293,6 @@ def test_stores_of_the_cpu_are_flushed_before_the_next_launch_only(monkeypatch: 
         gpu.launch("overwrite", buffers[0], 0, buffers[1], 0, 4, 0, over=4, writes=[buffers[1][0:4]])
         seen.append(len(flushes))
     assert seen == [1, 1, 2]
-    with pytest.raises(Unsupported, match="cannot access b0 while a kernel runs"):
+    with pytest.raises(Unsupported, match="b0 while a kernel runs"):
         workspace.concurrent_address(buffers[0])
     workspace.free()

@@ -86,9 +86,8 @@ def test_what_a_newer_minor_version_adds_is_kept(tmp_path):
     (tmp_path / RUN).write_bytes(newer(request, ranks=4))
 
     found = resume(tmp_path)
-    assert [warning.split(": ", 1)[1] for warning in found.warnings] == [
-        f"a newer firsttouch wrote it (firsttouch/2.{MINOR + 1}); fields unknown to this version are kept and not shown"
-    ]
+    (warning,) = found.warnings
+    assert f" wrote it (firsttouch/2.{MINOR + 1})" in warning
     assert json.loads((tmp_path / RESULTS).read_text()) == json.loads(line)
     kept = json.loads((tmp_path / MACHINE).read_text())
     assert (kept["owner"], kept["devices"][0]["soul"], kept["schema"]) == ("me", [1, 2], f"firsttouch/2.{MINOR + 1}")

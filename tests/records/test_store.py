@@ -34,7 +34,9 @@ def test_a_last_line_cut_short_is_dropped_with_a_warning(held, cut):
     path.write_bytes(b"".join(lines[:2]) + lines[2][:cut])
     results = load_results(held)
     assert [r.factors["n"] for r in results.records] == [0, 1]
-    assert results.warnings == [f"{path}:3: the last line was cut short and is dropped"]
+    (warning,) = results.warnings
+    assert warning.startswith(f"{path}:3: ")
+    assert "cut short" in warning
     with Store(held, resume=True) as store:
         assert len(store.keys) == 2
         store.append(a_record(9))
@@ -59,7 +61,7 @@ def test_results_are_refused_without_resume(held):
 
 def test_two_writers_of_one_directory(tmp_path):
     with Store(tmp_path, resume=False) as first:
-        with pytest.raises(UsageError, match="being written by another run"):
+        with pytest.raises(UsageError, match="written by another run"):
             Store(tmp_path, resume=True)
         first.append(a_record(1))
     with Store(tmp_path, resume=True) as second:
@@ -85,10 +87,8 @@ def test_a_file_system_without_locks(held, monkeypatch, error):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with Store(held, resume=True) as store:
         store.append(a_record(9))
-        assert store.warnings == [
-            f"the file system of {held} has no locks (No locks available): nothing keeps another run from writing "
-            "there; give each run a directory of its own"
-        ]
+        (warning,) = store.warnings
+        assert f"{held} has no locks (No locks" in warning
     assert len(load_results(held).records) == 4
 
 
@@ -103,7 +103,7 @@ def test_a_file_system_that_does_not_sync(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", ["/proc/none", "/dev/null/below", "/dev/null"])
 def test_a_directory_that_cannot_be_written(path):
-    with pytest.raises(UsageError, match=f"can't write {path}: .*give a directory that can be written"):
+    with pytest.raises(UsageError, match=f"can't write {path}: "):
         Store(Path(path), resume=False)
 
 

@@ -30,10 +30,12 @@ def test_a_tool_that_fails_or_hangs_or_is_no_program_is_a_reason(tmp_path: Path)
         assert done.reply is None
         return done.reason
 
-    assert run("sh", "-c", "echo no such counter; exit 3") == "the point ended with exit status 3: no such counter"
+    failed = run("sh", "-c", "echo no such counter; exit 3")
+    assert "exit status 3" in failed
+    assert failed.endswith(": no such counter")
     assert "SIGSEGV" in run("sh", "-c", "kill -SEGV $$")
     assert "No such file" in run(str(tmp_path / "absent"))
-    assert run("sh", "-c", "sleep 1000 & wait", timeout=0.1) == "the point did not finish within 0.1 s"
+    assert run("sh", "-c", "sleep 1000 & wait", timeout=0.1).endswith("finish within 0.1 s")
 
 
 def test_a_launcher_that_is_a_script_without_an_interpreter_is_started(tmp_path: Path) -> None:
