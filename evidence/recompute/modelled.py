@@ -26,12 +26,12 @@ from unittest.mock import patch
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
 from firsttouch.cli.main import parser
-from firsttouch.cli.validate import published_value
 from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.comparison.validation.points import predicted
 from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow, error_summary
-from firsttouch.comparison.validation.targets import of_all_platforms
+from firsttouch.comparison.validation.targets import judged_targets
 from firsttouch.comparison.validation.validate import validated_platforms
+from firsttouch.comparison.validation.wording import published_value, target_sentences
 from firsttouch.engine import runner
 from firsttouch.engine.planned import Planned
 from firsttouch.records.schema import Record
@@ -172,7 +172,7 @@ def platforms(validated: Sequence[ValidatedPlatform]) -> str:
         [*head, "not predicted"],
         [[*r, str(len(p.entries("not predicted")))] for r, p in zip(rows, validated, strict=True)],
     )
-    return f"{judged}\n{textwrap.fill(of_all_platforms(validated).strip(), 120)}\n"
+    return f"{judged}\n{textwrap.fill(' '.join(target_sentences(judged_targets(validated))), 120)}\n"
 
 
 def wrong(validated: Sequence[ValidatedPlatform]) -> str:

@@ -106,7 +106,8 @@ def test_rows_and_claims_stand_beside_predictions_and_wrong_ones_first() -> None
     assert (stream["outcome"], stream["why"]) == ("not predicted", "not modelled: only copies are")
     printed = call("validate", "gh200").stdout
     assert printed.index("h2d-over-d2h") < printed.index("Not predicted")
-    assert "more values of gh200 are free" in printed.lower()
+    assert platform["free"] > platform["held"]
+    assert all(sentence in " ".join(printed.split()) for sentence in platform["sentences"])
 
 
 @pytest.mark.usefixtures("predicted")
@@ -170,8 +171,8 @@ def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
     assert errors == sorted(errors, reverse=True)
     assert judged["median_error"] < 0.25
     assert judged["in_order"] > 0.9
-    printed = call("validate", *runs).stdout
-    assert "The difference to explicit is off by" in printed
+    printed = " ".join(call("validate", *runs).stdout.split())
+    assert all(sentence in printed for sentence in judged["sentences"])
 
 
 @pytest.mark.parametrize(

@@ -162,11 +162,11 @@ def test_less_memory_is_compared_by_what_it_slows_down(times: dict[float, tuple[
     (found,) = of_results(results_of("gh200", runs), [claim]).claims
     assert found.verdict == verdict
     if verdict == "holds":
-        assert found.why.startswith("1.5 against 4 (0.375 times")
-        assert (
-            "strategy system against strategy managed; app nw, oversubscribe 2; each against oversubscribe 0.5"
-            in found.why
-        )
+        (comparison,) = found.comparisons
+        assert comparison.second is not None
+        assert (comparison.first.value, comparison.second.value) == (1.5, 4)
+        points = [(point.factors["strategy"], point.factors["oversubscribe"]) for point in comparison.points]
+        assert points == [("system", 2.0), ("managed", 2.0)]
 
 
 def test_every_program_runs_with_less_memory_by_the_bytes_that_it_declares() -> None:

@@ -127,4 +127,5 @@ def test_two_kernels_with_other_pages_answer_what_one_cannot(
     invoke(cli.command, [tmp_path / "4k", tmp_path / "64k"], as_json=True)
     found = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert found["gh-64k-alloc"]["verdict"] == "holds"
-    assert "page_bytes 4 KiB against page_bytes 64 KiB" in found["gh-64k-alloc"]["why"]
+    pages = [point["factors"]["page_bytes"] for point in found["gh-64k-alloc"]["comparisons"][0]["points"]]
+    assert pages == [4096, 65536]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from firsttouch.comparison.validation.results import RowRole, ValidatedPlatform, ValidatedRow, error_summary
-from firsttouch.comparison.validation.targets import of_all_platforms
+from firsttouch.comparison.validation.targets import judged_targets
 from firsttouch.comparison.validation.validate import why_wrong
+from firsttouch.comparison.validation.wording import entry_in_words, target_sentences
 from firsttouch.model.platform import platform_names
 from firsttouch.records.papers.claims import all_claims
 from firsttouch.records.papers.rows import all_rows
@@ -57,21 +58,53 @@ def platform(rows: list[ValidatedRow], right: int, wrong: int) -> ValidatedPlatf
 
 
 @pytest.mark.parametrize(
-    ("rows", "claims", "says"),
+    ("rows", "claims", "judged"),
     [
-        ([row("fitted", 1.05)], (0, 0), ["Fitted numbers: mean error 5 %, target 10 %."]),
-        ([row("fitted", 0.5)], (0, 0), ["Fitted numbers: mean error 100 %, target 10 %: missed."]),
+        ([row("fitted", 1.05)], (0, 0), {"fitted mean": (1.05, False)}),
+        ([row("fitted", 0.5)], (0, 0), {"fitted mean": (2, True)}),
+        ([row("held", 1.2), row("held", 1)], (0, 0), {"micro median": (1.1, False), "micro within": (1, False)}),
         (
-            [row("held", 1.2), row("held", 1)],
+            [row("held", 4, application=True)],
             (0, 0),
-            ["median error 10 %, target 15 %, 100 % (target 90 %) within 1.5."],
+            {"applications within": (0, True), "applications worst": (4, True)},
         ),
-        ([row("held", 4, application=True)], (0, 0), ["0 % (target 70 %: missed)", "4 times, target 3: missed."]),
-        ([row("input", 4)], (8, 2), ["Held claims: 80 % (target 90 %: missed) right, 8 of 10."]),
-        ([], (0, 0), []),
+        ([row("input", 4)], (8, 2), {"claims right": (0.8, True)}),
+        ([], (0, 0), {}),
     ],
 )
-def test_each_target_says_whether_it_holds(rows: list[ValidatedRow], claims: tuple[int, int], says: list[str]) -> None:
-    said = of_all_platforms([platform(rows, *claims)])
-    assert all(part in said for part in says)
-    assert bool(said) == bool(says)
+def test_each_target_is_reached_or_missed(
+    rows: list[ValidatedRow], claims: tuple[int, int], judged: dict[str, tuple[float, bool]]
+) -> None:
+    found = {target.name: (target.value, target.is_missed) for target in judged_targets([platform(rows, *claims)])}
+    assert found == {name: (pytest.approx(value), missed) for name, (value, missed) in judged.items()}
+
+
+def test_what_is_said_of_targets() -> None:
+    rows = [row("fitted", 0.5), row("held", 1.2), row("held", 1), row("held", 4, application=True)]
+    assert [*target_sentences(judged_targets([platform(rows, 8, 2)]))] == [
+        "Fitted numbers: mean error 100 %, target 10 %: missed.",
+        "Held micro-measurements: median error 10 %, target 15 %, 100 % (target 90 %) within 1.5.",
+        "Held numbers of applications: 0 % (target 70 %: missed) within 1.5, the worst off by 4 times, target 3: "
+        "missed.",
+        "Held claims: 80 % (target 90 %: missed) right, 8 of 10.",
+    ]
+    assert [*target_sentences([])] == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "qualifier", "predicted", "ratio", "said"),
+    [
+        (2.0, 2.0, "", 2.0, 1.0, "2 GB/s against 2 GB/s, the same"),
+        (2.0, 4.0, "", 3.0, 1.0, "3 GB/s against 2 GB/s to 4 GB/s, within it"),
+        (2.0, 2.0, "more-than", 3.0, 1.0, "3 GB/s against more than 2 GB/s, within it"),
+        (2.0, 2.0, "", 6.0, 3.0, "6 GB/s against 2 GB/s, 3 times too much"),
+        (2.0, 2.0, "", 1.0, 0.5, "1 GB/s against 2 GB/s, 2 times too little"),
+        (2.0, 2.0, "", 0.0, 0.0, "0 GB/s against 2 GB/s, out of all proportion"),
+    ],
+)
+def test_what_is_said_of_a_row(
+    low: float, high: float, qualifier: str, predicted: float, ratio: float, said: str
+) -> None:
+    entry = row("held", ratio)
+    entry.low, entry.high, entry.qualifier, entry.unit, entry.predicted = low, high, qualifier, "GB/s", predicted
+    assert entry_in_words(entry) == f"paper/row (held):  Predicted: {said}."

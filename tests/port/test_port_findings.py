@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
 
-from firsttouch.advice.port.found import found
+from firsttouch.advice.port.found import found, program_state, search, unseen_use
 from firsttouch.advice.port.port_findings import PortFindings
+from firsttouch.advice.port.rule import FindingRow
+from firsttouch.advice.port.wording import UnseenUse
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
 from firsttouch.profile.symbols.names import function_name
@@ -37,6 +39,15 @@ def of(calls: Calls, functions: dict[int, str] | None = None) -> PortFindings:
     return found(calls.run, names(functions), command=["/app/p"])
 
 
+def rows(calls: Calls, functions: dict[int, str] | None = None) -> list[FindingRow]:
+    """The findings as data."""
+    return search(program_state(calls.run, names(functions)))[0]
+
+
+def unseen(calls: Calls) -> UnseenUse:
+    return unseen_use(program_state(calls.run, names()), of(calls).blocks, 0)
+
+
 def kinds(calls: Calls) -> list[tuple[str, str]]:
     return [(finding.kind, finding.certainty) for finding in of(calls).findings]
 
@@ -59,8 +70,6 @@ def test_half_of_what_is_copied_in_and_out_is_saved():
         (1, 1, 0, MIB), (2, 1, 0, MIB), (3, 0, 1, MIB)
     ]  # fmt: skip
     assert port.findings == []
-    text = "A unified p holds at most 3 MiB less of 6 MiB and needs none of 3 copies (3 MiB)"
-    assert port.summary.startswith(text)
 
 
 def test_of_two_host_ranges_of_one_block_both_vanish_if_one_goes_in_and_the_other_comes_out():
@@ -159,7 +168,6 @@ def test_managed_memory_and_static_variables_are_no_pairs():
     calls.copy(symbol, host, KIB)
     port = of(calls)
     assert (port.saved.bytes, port.copies) == (0, 0)
-    assert "saves nothing" in port.summary
 
 
 def test_what_is_not_needed_is_said():
@@ -242,24 +250,23 @@ def test_a_copy_of_bytes_that_are_there_is_needless_and_one_of_overwritten_bytes
 
 
 def test_a_restoring_copy_names_the_kernel_and_the_copy_whose_bytes_it_has():
-    (finding,) = of(again("_Z6updatePf")).findings
-    assert "those of :1 (32 KiB of 1 MiB compared), and update may have overwritten them" in finding.text
-    assert finding.reading == "that kernel does not write them"
-    assert [p.line for p in finding.places] == [2]
-    assert finding.link == "docs/porting.md#restoring-copies"
+    (row,) = rows(again("_Z6updatePf"))
+    assert (row.certainty, row.variant, row.count, row.bytes) == ("likely", "perhaps overwritten", 1, MIB)
+    assert row.grounds == {"since": ":1", "part": " (32 KiB of 1 MiB compared)", "writer": "update"}
+    assert [place.line for place, _ in row.places] == [2]
 
 
 @pytest.mark.parametrize(
     ("start", "end", "writes", "expected"),
     [
-        (0, MIB, True, ("likely", "the rest of them differs", "has overwritten")),
-        (0, MIB, False, None),
-        (512 * KIB, MIB, True, ("likely", "that kernel does not write them", "may have overwritten")),
+        (0, MIB, True, [("likely", "overwritten")]),
+        (0, MIB, False, []),
+        (512 * KIB, MIB, True, [("likely", "perhaps overwritten")]),
     ],
     ids=["written", "read only", "written beside"],
 )
 def test_a_second_run_tells_whether_a_kernel_overwrote_what_a_copy_restores(
-    start: int, end: int, writes: bool, expected: tuple[str, str, str] | None
+    start: int, end: int, writes: bool, expected: list[tuple[str, str]]
 ):
     calls = Calls()
     block, host = calls.block(MIB), calls.host(MIB)
@@ -270,13 +277,8 @@ def test_a_second_run_tells_whether_a_kernel_overwrote_what_a_copy_restores(
     run = calls.run
     numbers = [number for number, step in enumerate(run.steps) if isinstance(step, TracedLaunch)]
     exact = ExactRun(2, uses={n: (UsedBlock(0, (UsedPiece(start, end, True, writes),)),) for n in numbers})
-    port = found(told(run, exact), names())
-    rows = [(f.certainty, f.reading, f.text) for f in port.findings if f.kind == "restoring"]
-    assert len(rows) == (expected is not None)
-    for certainty, reading, text in rows:
-        assert expected is not None
-        assert (certainty, reading) == expected[:2]
-        assert expected[2] in text
+    found_rows, _ = search(program_state(told(run, exact), names()))
+    assert [(row.certainty, row.variant) for row in found_rows if row.rule.name == "restoring"] == expected
 
 
 def test_a_copy_back_is_needless_if_the_host_has_the_bytes_and_restores_if_the_cpu_overwrote_them():
@@ -306,7 +308,7 @@ def test_a_copy_of_pages_that_the_cpu_was_seen_to_write_is_not_needless(first: i
     calls.copy(block, host, MIB, sample=7)
     port = of(calls)
     assert [row.certainty for row in port.needless] == expected
-    assert any("1 repeated copy moved the same bytes" in text for text in port.unseen) == (not expected)
+    assert unseen(calls).not_compared == (not expected)
 
 
 def test_chunks_that_are_copied_back_are_not_needless():
@@ -426,16 +428,13 @@ def test_each_hazard_is_found_and_nothing_that_only_looks_like_it(
 
 
 def test_a_stack_variable_whose_function_ended_before_the_wait_is_told_from_others():
-    texts = [of(stack(blocking=blocking)).findings[0].text for blocking in (True, False)]
-    assert "harmless as long as its copies block" in texts[0]
-    assert "has ended before the wait" in texts[1]
+    variants = [[row.variant for row in rows(stack(blocking=blocking))] for blocking in (True, False)]
+    assert variants == [["blocking"], ["ended"]]
 
 
 def test_a_program_that_asks_and_then_allocates_likely_sizes_by_it():
-    (finding,) = of(free_memory()).findings
-    assert "likely by it" in finding.text
-    (finding,) = of(free_memory(), {7: "log"}).findings
-    assert "by it" not in finding.text
+    assert [row.variant for row in rows(free_memory())] == ["allocates"]
+    assert [row.variant for row in rows(free_memory(), {7: "log"})] == ["asked"]
 
 
 def test_the_srad_pattern_is_two_hazards_each_iteration():
@@ -446,8 +445,7 @@ def test_the_srad_pattern_is_two_hazards_each_iteration():
     for _ in range(5):
         calls.launch(image, sums)
         calls.copy(0x7FFF0000, sums, 4, host="stack", line=9)
-    rows = [(f.kind, f.count, f.bytes) for f in of(calls).findings]
-    assert rows == [("partial", 5, 20), ("stack", 5, 20)]
+    assert [(f.kind, f.count, f.bytes) for f in of(calls).findings] == [("partial", 5, 20), ("stack", 5, 20)]
 
 
 def test_no_strategy_is_given_for_what_is_only_possible_and_all_that_counts_has_one():
@@ -471,9 +469,8 @@ def test_a_block_that_an_allocator_divides_is_told_and_its_parts_are_no_partial_
     pool = calls.block(2 * MIB)
     for n in range(9):
         calls.copy(pool + 1024 * n, calls.host(512), 512)
-    port = of(calls)
-    assert port.findings == []
-    assert "the buffers within 1 block that an allocator of the program divides" in port.unseen[0]
+    assert of(calls).findings == []
+    assert unseen(calls).pooled == 1
 
 
 def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
@@ -521,9 +518,9 @@ def test_what_the_trace_cannot_tell_is_said():
     block, host = calls.block(MIB), calls.host(MIB)
     calls.copy(block, host, MIB)
     calls.launch(block)
-    port = of(calls)
-    assert list(port.unseen) == ["what kernels use within 1 block that 1 launch may use as a whole (--exact tells)"]
-    assert {row.kind: row.searched for row in port.searched}["hidden"] is False
+    told = unseen(calls)
+    assert (told.named, told.unrecorded, told.is_exact, told.unknown, told.not_compared) == (1, 1, False, 0, 0)
+    assert {row.kind: row.searched for row in of(calls).searched}["hidden"] is False
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.port.test_port_findings import names
 from tests.port.traces import Calls
 from tests.profile import profiles
 
+import firsttouch
 from firsttouch.profile.reading import read
 from firsttouch.report.ported import ported_page
 from firsttouch.report.profile import render
@@ -21,11 +22,12 @@ def text_of(page: str) -> str:
 
 
 def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
-    page = ported_page(read(profile(tmp_path / "p", backprop().traced, callers=names())))
+    directory = profile(tmp_path / "p", backprop().traced, callers=names())
+    page = ported_page(read(directory))
     assert page is not None
     tables = {table.anchor: table for table in page.tables}
     assert [*tables] == ["unified-memory", "solve-first", "hazards", "program"]
-    assert "holds at most 200 MiB less of 400 MiB" in page.answer
+    assert page.answer == firsttouch.port(directory)["summary"]
     assert {row[5] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
     (finding,) = tables["solve-first"].rows
     assert finding[:5] == ["likely", "restoring copy", "main p.cu:15", "1", "64 MiB"]

@@ -1,11 +1,12 @@
-"""What `firsttouch port` says of programs that nobody here wrote: each number has its word, and only what is seen or
-likely comes with advice.
+"""What `firsttouch port` says: the words of each kind of finding; of programs that nobody here wrote, that each number
+has its word, and that only what is seen or likely comes with advice.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import msgspec
 import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 
-from firsttouch.advice.port.hazards import ANCHORS, PAGE
-from firsttouch.advice.port.port_findings import PortFindings
+from firsttouch.advice.port.port_findings import PortFindings, SavedBytes, StepRecord
+from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
+from firsttouch.advice.port.rules import all_rules
+from firsttouch.advice.port.wording import PAGE, UnseenUse, headline, limit_words, unseen_sentences, worded_finding
 from firsttouch.cli.ported import MOST_LINES, lines
 from firsttouch.profile.reading import read
 from firsttouch.report.ported import ported_page
@@ -82,4 +85,168 @@ def test_each_number_of_the_json_has_its_certainty(port: PortFindings):
 def test_each_finding_links_to_a_chapter_of_the_guide():
     text = (Path(__file__).parents[2] / PAGE).read_text()
     chapters = {line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")}
-    assert set(ANCHORS.values()) <= chapters
+    assert {rule.chapter for rule in all_rules().values()} <= chapters
+
+
+SINCE = {"since": ":11", "part": " (32 KiB of 1 MiB compared)"}
+WRITER = SINCE | {"writer": "update"}
+WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
+    "concurrent": {
+        "written": ({}, "the CPU writes it between a launch that names its block and the next wait", ""),
+        "prepared": (
+            {},
+            "the CPU prepares other bytes for a block that a kernel may still use",
+            "they were prepared before the launch",
+        ),
+    },
+    "free-memory": {
+        "asked": ({}, "that of the device is asked for", ""),
+        "allocates": ({}, "that of the device is asked for; the same function then allocates, likely by it", ""),
+    },
+    "partial": {
+        "h2d": ({}, "part of a block, copied to the device", ""),
+        "d2h": ({}, "part of a block, copied back", ""),
+        "adjacent": (
+            {},
+            "two blocks are filled from adjacent bytes of the host, parts of one array",
+            "two arrays lie side by side",
+        ),
+    },
+    "stack": {
+        "blocking": ({}, "harmless as long as its copies block", ""),
+        "ended": ({}, "copied without blocking, and its function has ended before the wait", ""),
+        "waited": ({}, "copied without blocking, and used until a wait", ""),
+    },
+    "static": {"device": ({}, "of the device", ""), "host": ({}, "of the host", "")},
+    "hidden": {
+        "container": (
+            {},
+            "the first touches are in a container of the C++ library",
+            "that memory was given back and is used anew, or comes from an allocator of the program",
+        ),
+        "library": (
+            {},
+            "the first touches are in a library",
+            "that memory was given back and is used anew, or comes from an allocator of the program",
+        ),
+    },
+    "restoring": {
+        "overwritten": (
+            WRITER,
+            "its bytes are those of :11 (32 KiB of 1 MiB compared), and update has overwritten them",
+            "the rest of them differs",
+        ),
+        "perhaps overwritten": (
+            WRITER,
+            "its bytes are those of :11 (32 KiB of 1 MiB compared), and update may have overwritten them",
+            "that kernel does not write them",
+        ),
+        "back": (
+            SINCE,
+            "a copy back of what the CPU overwrote, with the bytes of :11 (32 KiB of 1 MiB compared)",
+            "the rest of them differs",
+        ),
+    },
+}
+"""What a finding of each kind and variant says, with its grounds: what happens, and what it is unless."""
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_each_finding_says_what_happens_and_what_innocent_reading_remains(kind: str):
+    rule = all_rules()[kind]
+    said = {}
+    for variant, (grounds, _, _) in WORDS[kind].items():
+        finding = worded_finding(
+            FindingRow(rule, "likely", variant, grounds), lambda step: StepRecord(step=step, t=0.0)
+        )
+        said[variant] = (grounds, finding.text, finding.reading)
+    assert said == WORDS[kind]
+    assert rule.words.keys() == WORDS[kind].keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "coverage", "said"),
+    [
+        ("concurrent", Coverage(limit="not watched"), "as far as copies tell, without --host"),
+        (
+            "concurrent",
+            Coverage(limit="not while kernels ran"),
+            "as far as copies tell, since no range of the host was watched while kernels ran",
+        ),
+        (
+            "concurrent",
+            Coverage(limit="partly watched", grounds={"watched": "1", "ranges": "2 ranges"}),
+            "1 of 2 ranges of the host were watched while kernels ran",
+        ),
+        (
+            "hidden",
+            Coverage(False, "not sampled"),
+            "no first touches of the copied buffers were sampled (--faults)",
+        ),
+        (
+            "hidden",
+            Coverage(limit="partly sampled", grounds={"unknown": "1", "ranges": "2 ranges"}),
+            "1 of 2 ranges of the host have no sampled first touch",
+        ),
+    ],
+)
+def test_how_far_a_hazard_was_looked_for_is_said(kind: str, coverage: Coverage, said: str):
+    hazard = all_rules()[kind]
+    assert issubclass(hazard, Hazard)
+    assert limit_words(hazard, coverage) == said
+
+
+LESS = "A unified p holds at most 3 MiB less of 6 MiB and"
+
+
+@pytest.mark.parametrize(
+    ("copies", "hazards", "said"),
+    [
+        (
+            0,
+            0,
+            "p copies no buffer between host and device, so that a unified version saves nothing; nothing that stands "
+            "in the way was found.",
+        ),
+        (1, 1, f"{LESS} does without its 1 copy (2 MiB); solve 1 thing first."),
+        (3, 2, f"{LESS} needs none of 3 copies (2 MiB); solve 2 things first."),
+    ],
+)
+def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
+    saved = SavedBytes(bytes=3 << 20, of=6 << 20, device=3 << 20, host=3 << 20, t=0.0)
+    assert headline("p", saved, copies, 2 << 20, hazards) == said
+
+
+NOTHING_UNSEEN = UnseenUse(
+    pooled=0, named=0, unrecorded=0, is_exact=False, unknown=0, launches=5, not_compared=0, gpus=1, strange=0, outside=0
+)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "said"),
+    [
+        ({}, []),
+        (
+            {"pooled": 1},
+            [
+                "the buffers within 1 block that an allocator of the program divides, so that what is said of blocks "
+                "is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
+            ],
+        ),
+        (
+            {"named": 2, "unrecorded": 3},
+            ["what kernels use within 2 blocks that 3 launches may use as a whole (--exact tells)"],
+        ),
+        (
+            {"named": 2, "unrecorded": 3, "is_exact": True},
+            ["what kernels use within 2 blocks that 3 launches may use as a whole"],
+        ),
+        ({"unknown": 1}, ["which blocks 1 of 5 launches use"]),
+        ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again"]),
+        ({"gpus": 2}, ["which of 2 GPUs takes a unified buffer: several GPUs are not modelled"]),
+        ({"strange": 1}, ["memory that 1 launch name and no recorded call allocated (pools, VMM)"]),
+        ({"outside": 2}, ["2 copies of memory that no recorded call allocated"]),
+    ],
+)
+def test_what_the_profile_cannot_tell_is_said(unseen: dict[str, int], said: list[str]):
+    assert [*unseen_sentences(replace(NOTHING_UNSEEN, **unseen))] == said

@@ -12,6 +12,7 @@ import pytest
 from tests.calls import call
 from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
 
+import firsttouch
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.exact import read_exact
 from firsttouch.profile.reading import read
@@ -143,11 +144,13 @@ def test_a_second_run_that_hangs_is_killed_with_its_children(
 
 def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:
     shown = call("port", "--exact", "--out", str(tmp_path / "p"), "--", str(cuda.built(FIXTURES / "shares.c")))
-    text = " ".join(shown.stderr.split())
-    assert "exact the use of 12 of 12 launches: 12 recorded in a second run" in text
-    assert "0 accesses outside all blocks" in text
-    assert "first uses 64 KiB of 4 MiB at main shares.c:23, 1x" in text
-    assert "--exact tells" not in text
+    assert shown.returncode == 0, shown.stderr
+    told = firsttouch.port(tmp_path / "p")["kernels"]
+    assert [told[name] for name in ("launches", "recorded", "alike", "outside")] == [12, 12, 0, 0]
+    first = told["kernels"][0]
+    assert (first["kernel"], first["launches"], first["used"], first["bytes"]) == ("first", 1, 1 << 16, 4 << 20)
+    assert f"{first['kernel']} uses 64 KiB of 4 MiB" in " ".join(shown.stderr.split())
+    assert "--exact tells" not in shown.stderr
     (table,) = [table for table in ported_page(read(tmp_path / "p")).tables if table.anchor == "kernels"]  # type: ignore[union-attr]
     assert ["third", "main shares.c:24", "4 MiB", "1", "1.38 MiB", "34.4 %", "1.38 MiB", "1.38 MiB"] in table.rows
     program = call("port", "--program", str(tmp_path / "p"))

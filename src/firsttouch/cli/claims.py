@@ -94,19 +94,12 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
             if verdict.command:
                 print_stdout(f"    {verdict.command}")
         return
-    reasons = Counter(_why_untestable(verdict).partition(": no two")[0] for verdict in verdicts)
+    reasons = Counter(verdict.bare_why.partition(": no two")[0] for verdict in verdicts)
     for reason, n in reasons.most_common(_MOST_REASONS):
         _print(f"{n:3} {reason}", "  ", "      ")
     if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
         print_stdout(f"  {more:3} for other reasons")
     print_stdout("  --all names them, with the commands that measure what is missing.")
-
-
-def _why_untestable(verdict: Verdict) -> str:
-    """Why a claim can't be tested, without what is said above all of them."""
-    from firsttouch.records.text import caption
-
-    return verdict.why.removeprefix(f"{caption(verdict.predicted)}: ")
 
 
 def _claim_title(verdict: Verdict) -> str:

@@ -104,7 +104,7 @@ def _command_line(
 
     The program is not changed. It is profiled with --trace, --faults and --host. Its copies tell which buffers
     are copies of each other, how many bytes a unified version saves at most, which copies move what the
-    other side holds, and which of six hazards it has. With DIR, nothing is run.
+    other side holds, and which hazards it has. With DIR, nothing is run.
 
     Exit status: that of the program; with DIR, 0; 2 the call was wrong.
 

@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from firsttouch.advice.port.places import counted, named_places, where
-from firsttouch.advice.port.port_findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
+from firsttouch.advice.port.places import compared_part, counted, named_places, where
+from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
+from firsttouch.advice.port.rules import all_rules
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -21,7 +22,6 @@ from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
 _MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2
-NAMES: dict[FindingKind, str] = {"restoring": "restoring copy", **dict(HAZARDS.items())}
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
@@ -100,8 +100,7 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
         text = f"{counted(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
         text += f" what the {side} holds: the bytes of {where(row.since, row.place)}"
-        if row.compared < row.each:
-            text += f" ({format_size(row.compared, 3)} of {format_size(row.each, 3)} compared)"
+        text += compared_part(row.compared, row.each)
         if row.reading:
             text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)
@@ -126,13 +125,11 @@ def _hazard_lines(port: PortFindings) -> Iterator[str]:
     groups = grouped(port.counted)
     names = {block.number: short(block.name, 40) for block in port.blocks if block.name}
     for number, group in enumerate(groups):
-        first = group[0]
+        first, rule = group[0], all_rules()[group[0].kind]
         places = list(dict.fromkeys(place for finding in group for place in finding.places))
-        blocks = (
-            [block for grouped_finding in group for block in grouped_finding.blocks] if first.kind == "static" else []
-        )
+        blocks = [block for finding in group for block in finding.blocks] if rule.names_variables else []
         variables = join_some([names[block] for block in blocks if block in names], _MOST_PLACES)
-        subject = f"{NAMES[first.kind]} {variables}".strip()
+        subject = f"{rule.title} {variables}".strip()
         text = f"{subject} at {named_places(places, most=_MOST_PLACES)} ({_amount_words(group)}): {first.text}"
         if first.reading:
             text += f"; unless {first.reading}"
@@ -153,11 +150,11 @@ def _searched(port: PortFindings) -> Iterator[str]:
     found = {finding.kind for finding in port.counted}
     none = [row for row in port.searched if row.searched and row.kind not in found]
     if none:
-        names = [HAZARDS[row.kind] + (f" ({row.text})" if row.text else "") for row in none]
+        names = [all_rules()[row.kind].title + (f" ({row.text})" if row.text else "") for row in none]
         yield _row("hazards", "none", join_names(names, "or"))
     for row in port.searched:
         if not row.searched:
-            yield _row("" if none else "hazards", "unseen", f"{HAZARDS[row.kind]}: {row.text}")
+            yield _row("" if none else "hazards", "unseen", f"{all_rules()[row.kind].title}: {row.text}")
 
 
 def _kernel_lines(port: PortFindings) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,42 +89,12 @@ def _group(heading: str, entries: Sequence[ValidatedRow | ValidatedClaim], liste
     if not entries:
         return
     print_stdout(f"  {heading}{'' if listed else f': {len(entries)} (--all lists them)'}")
+    from firsttouch.comparison.validation.wording import entry_in_words
+
     for entry in entries if listed else ():
-        _print(_line(entry), "    ")
+        _print(entry_in_words(entry), "    ")
         if entry.reason:
             _print(f"Why: {entry.reason}", "      ")
-
-
-def _line(entry: ValidatedRow | ValidatedClaim) -> str:
-    """An entry in words, with its role."""
-    from firsttouch.comparison.validation.results import ValidatedClaim
-
-    if isinstance(entry, ValidatedClaim):
-        return f"{entry.id} ({entry.role}): {entry.text}; {entry.why}"
-    return f"{entry.row} ({entry.role}): {entry.says} {_predicted(entry)}"
-
-
-def _predicted(row: ValidatedRow) -> str:
-    from firsttouch.base.units import format_number
-    from firsttouch.records.text import quantity
-
-    assert row.predicted is not None
-    unit = "" if row.unit == "ratio" else row.unit
-    off = "within it" if row.low < row.high or row.qualifier else "the same"
-    if row.factor > 1:
-        much = "much" if (row.ratio or 0) > 1 else "little"
-        off = f"{format_number(row.factor)} times too {much}" if math.isfinite(row.factor) else "out of all proportion"
-    return f"Predicted: {quantity(row.predicted, unit)} against {published_value(row)}, {off}."
-
-
-def published_value(row: ValidatedRow) -> str:
-    """What a row states, in the unit of the prediction."""
-    from firsttouch.records.text import quantity
-
-    unit = "" if row.unit == "ratio" else row.unit
-    ends = dict.fromkeys(quantity(value, unit) for value in (row.low, row.high))
-    hedge = f"{row.qualifier.replace('-', ' ')} " if row.qualifier else ""
-    return f"{hedge}{' to '.join(ends)}"
 
 
 def _print_not_predicted(entries: Sequence[ValidatedRow | ValidatedClaim], everything: bool) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.places import named_places, where
-from firsttouch.advice.port.port_findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
+from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
+from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
@@ -143,10 +145,9 @@ def _findings(port: PortFindings) -> ProfileTable:
 
 
 def _finding_cells(finding: PortFinding) -> list[str]:
-    kind = "restoring copy" if finding.kind == "restoring" else HAZARDS[finding.kind]
     return [
         finding.certainty,
-        kind,
+        all_rules()[finding.kind].title,
         plain(named_places(finding.places), 200),
         f"{finding.count:,}",
         size(finding.bytes) if finding.bytes else DASH,
@@ -182,16 +183,16 @@ def _needless(port: PortFindings) -> ProfileTable:
 
 
 def _searched(port: PortFindings) -> ProfileTable:
-    number = {kind: sum(f.kind == kind for f in port.findings if f.certainty != "possible") for kind in HAZARDS}
+    number = Counter(finding.kind for finding in port.counted)
     rows = [
         [
-            HAZARDS[row.kind],
+            all_rules()[row.kind].title,
             f"found {number[row.kind]:,}" if number[row.kind] else "none" if row.searched else "unseen",
             row.text or DASH,
         ]
         for row in port.searched
     ]
-    return ProfileTable("hazards", "The six hazards", ["hazard", "", "how far it was looked for"], rows)
+    return ProfileTable("hazards", "Hazards", ["hazard", "", "how far it was looked for"], rows)
 
 
 def _kernel_table(port: PortFindings) -> ProfileTable:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
-from firsttouch.advice.port.hidden import TouchedRange, touched_by
 from firsttouch.advice.port.places import Places, largest, summed
 from firsttouch.advice.port.port_findings import MOST_PARTNERS, CopyCount, HostPartner, PortBlock
+from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import HostUse

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from firsttouch.base.units import format_size
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
@@ -74,6 +75,11 @@ def line_of(place: CallLocation) -> str:
 def counted(number: int, noun: str, several: str = "") -> str:
     """'1 copy', '28,640 copies'. several: the plural, if it has not just an s."""
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def compared_part(compared: int, each: int) -> str:
+    """How many of the bytes of a copy were compared with those of another one; '' if all were."""
+    return "" if compared >= each else f" ({format_size(compared, 3)} of {format_size(each, 3)} compared)"
 
 
 def where(place: CallLocation, after: CallLocation | None = None) -> str:

@@ -18,17 +18,6 @@ from firsttouch.records.text import first_few
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
-HazardKind: TypeAlias = Literal["concurrent", "free-memory", "partial", "stack", "static", "hidden"]
-FindingKind: TypeAlias = Literal["restoring", HazardKind]
-HAZARDS: dict[HazardKind, str] = {
-    "concurrent": "concurrent access",
-    "free-memory": "free memory",
-    "partial": "partial transfer",
-    "stack": "stack variable",
-    "static": "static variable",
-    "hidden": "hidden allocator",
-}
-"""The six, with their names. Source: section III-C of the MI300A study (docs/porting.md)."""
 _MOST_NAMED = 4
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
@@ -155,7 +144,7 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
     how often; bytes: altogether. records: the steps of the trace, the first ones.
     """
 
-    kind: FindingKind
+    kind: str
     certainty: FindingCertainty
     text: str
     reading: str
@@ -171,7 +160,7 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
 class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a hazard was looked for, and what that covers, or why it was not."""
 
-    kind: HazardKind
+    kind: str
     searched: bool
     text: str
 

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
-from firsttouch.base.units import format_number
 from firsttouch.comparison.papers.calls import call_of
 from firsttouch.comparison.papers.comparisons import (
     ClaimComparison,
-    ComparedValue,
     PointSelection,
     compared,
     has_repetitions,
@@ -25,6 +23,7 @@ from firsttouch.comparison.papers.comparisons import (
 )
 from firsttouch.comparison.papers.exceeded_memory import exceeds_memory
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.papers.wording import decision_in_words
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
@@ -37,7 +36,6 @@ from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
 from firsttouch.records.statistics import measured
 from firsttouch.records.text import caption, count, named
-from firsttouch.records.text import quantity as in_words
 
 MOST_LISTED = 20
 """The most comparisons of each kind that a verdict lists."""
@@ -67,6 +65,11 @@ class Verdict(Struct, kw_only=True):
     unclear: int = 0
     predicted: str = ""
     comparisons: list[ClaimComparison] = []
+
+    @property
+    def bare_why(self) -> str:
+        """The sentence without what marks it as that of a prediction."""
+        return self.why.removeprefix(f"{caption(self.predicted)}: ") if self.predicted else self.why
 
 
 class Claims(Output, frozen=True, kw_only=True, tag="firsttouch-claims/1"):
@@ -210,6 +213,8 @@ class _ClaimTests:
                 continue
             verdict.device, verdict.command = device.name, ""
             _judge_claim(verdict, claim, comparisons)
+            decisive, counts = verdict.comparisons[0], (verdict.agree, verdict.contradict, verdict.unclear)
+            verdict.why = decision_in_words(decisive, *counts)
             return verdict
         verdict.why = verdict.why or "these results have no GPU"
         return verdict
@@ -348,7 +353,7 @@ def _why_unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[Dev
 
 
 def _judge_claim(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
-    """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
+    """Fills in what follows from the comparisons: the verdict, and those that decide, first."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
     outcome: ClaimOutcome = "no clear difference"
@@ -363,9 +368,7 @@ def _judge_claim(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[Clai
     extreme_first = alike or outcome == "does not hold"
     kinds = [decisive, *(kind for kind in by.values() if kind is not decisive)]
     ordered = [sorted(kind, key=_distance_from_equal, reverse=extreme_first)[:MOST_LISTED] for kind in kinds]
-    counts = f"{yes} of {total} comparisons agree, {no} contradict" if total > 1 else ""
-    verdict.verdict, verdict.why = outcome, "; ".join(filter(None, [_comparison_in_words(ordered[0][0]), counts]))
-    verdict.agree, verdict.contradict, verdict.unclear = yes, no, len(by["unclear"])
+    verdict.verdict, verdict.agree, verdict.contradict, verdict.unclear = outcome, yes, no, len(by["unclear"])
     verdict.comparisons = [comparison for kind in ordered for comparison in kind]
 
 
@@ -373,29 +376,3 @@ def _distance_from_equal(comparison: ClaimComparison) -> float:
     """How far a ratio is from 1."""
     ratio = comparison.ratio
     return abs(math.log(ratio.value)) if ratio is not None and ratio.value > 0 else math.inf
-
-
-def _comparison_in_words(comparison: ClaimComparison) -> str:
-    """A comparison in words: '4,330 GB/s against 73.3 GB/s (59 times, 58 to 60): allocator device against pinned'."""
-    if comparison.second is None:
-        bare = comparison.first.low is None
-        return comparison.about if bare else f"{_format_amount(comparison.first)}: {comparison.about}"
-    ratio = comparison.ratio
-    times = f" ({_format_ratio(ratio)})" if ratio is not None else ""
-    return f"{_format_amount(comparison.first)} against {_format_amount(comparison.second)}{times}: {comparison.about}"
-
-
-def _format_amount(value: ComparedValue) -> str:
-    return in_words(value.value, value.unit)
-
-
-def _format_ratio(ratio: ComparedValue) -> str:
-    text = f"{format_number(ratio.value)} times"
-    if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
-        return text
-    return f"{text}, {format_number(ratio.low)} to {format_number(ratio.high)}"
-
-
-def commands(verdicts: Iterable[Verdict]) -> list[str]:
-    """The calls that measure what is missing, without repetitions."""
-    return list(dict.fromkeys(v.command for v in verdicts if v.command))

@@ -18,7 +18,7 @@ from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.records.text import count, join_names, percent
+from firsttouch.records.text import join_names
 
 
 def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[MeasuredJudgement]:
@@ -75,7 +75,7 @@ def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> Measur
     inside = [s.low_ms <= s.measured_ms <= s.high_ms for s in strategies]
     widths = [(s.high_ms - s.low_ms) / 2 / s.whole_ms for s in strategies]
     repeated = list(_repetition_errors([*visits.values()]))
-    judged = MeasuredJudgement(
+    return MeasuredJudgement(
         platform=platform.name,
         directories=list(dict.fromkeys(used)),
         cases=len(all_cases),
@@ -93,8 +93,6 @@ def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> Measur
         sentences=[],
         strategies=strategies,
     )
-    judged.sentences = [*_sentences(judged)]
-    return judged
 
 
 def _nine_tenths(errors: Sequence[float]) -> float:
@@ -131,30 +129,3 @@ def _strategies(case: Case) -> Iterator[ValidatedStrategy]:
             high_ms=high,
             error=error,
         )
-
-
-def _sentences(judged: MeasuredJudgement) -> Iterator[str]:
-    assert judged.median_error is not None
-    assert judged.most_error is not None
-    yield (
-        f"The difference to {BASELINE} is off by {percent(judged.median_error)} of the measured time in the median of "
-        f"{count(judged.points, 'point')}, and by at most {percent(judged.most_error)} in nine of ten."
-    )
-    if judged.repeated_median is not None and judged.repeated_most is not None:
-        yield (
-            f"A measurement in another directory as the prediction of the same point is off by "
-            f"{percent(judged.repeated_median)} in the median of {count(judged.repeated, 'pair')}, and by at most "
-            f"{percent(judged.repeated_most)} in nine of ten."
-        )
-    if judged.inside is not None and judged.half_width is not None:
-        yield (
-            f"The ranges of the estimates hold {percent(judged.inside)} of the measured differences; half of their "
-            f"width is {percent(judged.half_width)} of the measured time in the median."
-        )
-    if judged.in_order is not None:
-        yield (
-            f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are in "
-            "the right order."
-        )
-    if judged.not_estimated:
-        yield f"Not estimated: {judged.not_estimated}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -37,8 +36,6 @@ _AT_MOST, _AT_LEAST = ("below", "less-than"), ("more-than", "at-least")
 _OUTCOMES: Mapping[ClaimOutcome, ValidationOutcome] = {
     "holds": "right", "does not hold": "wrong", "no clear difference": "open", "not testable": "not predicted"
 }  # fmt: skip
-_PREDICTED = re.compile(r"^Predicted for [^ ]+( and [^ ]+)*: ")
-"""What marks a sentence as that of a prediction, which all are here."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
 COUNTERS = "driver.counters"
@@ -185,7 +182,7 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) 
         result.why = str(error)
         return result
     verdict = of_results(results, [replace(claim, test=replace(test, exact=True))]).claims[0]
-    result.outcome, result.why = _OUTCOMES[verdict.verdict], _PREDICTED.sub("", verdict.why)
+    result.outcome, result.why = _OUTCOMES[verdict.verdict], verdict.bare_why
     if result.outcome == "not predicted" and not any(r.is_measured for r in results.records):
         result.why = next((r.reason for r in results.records if r.reason), result.why)
     return result

@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
-from firsttouch.base.units import format_number
-from firsttouch.comparison.validation.results import FAR_OFF, RowRole, ValidatedPlatform, error_summary
-from firsttouch.records.text import percent
+from firsttouch.comparison.validation.results import RowRole, ValidatedPlatform, error_summary
 
-FITTED_MEAN, MICRO_MEDIAN, MICRO_WITHIN = 1.1, 1.15, 0.9
-APPLICATIONS_WITHIN, APPLICATIONS_WORST, CLAIMS_RIGHT = 0.7, 3.0, 0.9
-"""Targets: factors, and parts of the numbers that are within FAR_OFF, or of the claims."""
+TargetUnit: TypeAlias = Literal["error", "factor", "part"]
+"""error, factor: by what numbers may be off at most, said as a part of them or as it is. part: of the numbers or claims
+that are right, at least.
+"""
+TARGETS: Mapping[str, tuple[TargetUnit, float]] = {
+    "fitted mean": ("error", 1.1),
+    "micro median": ("error", 1.15),
+    "micro within": ("part", 0.9),
+    "applications within": ("part", 0.7),
+    "applications worst": ("factor", 3.0),
+    "claims right": ("part", 0.9),
+}
+"""What is to be reached: of fitted numbers, of held ones of micro-measurements and of applications, where within means
+by a factor of FAR_OFF, and of held claims.
+"""
 
 
-def of_all_platforms(validated: Collection[ValidatedPlatform]) -> str:
-    """What holds of each target, as one sentence after another; '' without what any is about."""
-    return "".join(f" {sentence}" for sentence in _sentences(validated))
+class JudgedTarget(NamedTuple):
+    """A target and what is reached. right, decided: of claims, how many."""
+
+    name: str
+    value: float
+    right: int = 0
+    decided: int = 0
+
+    @property
+    def unit(self) -> TargetUnit:
+        return TARGETS[self.name][0]
+
+    @property
+    def bound(self) -> float:
+        return TARGETS[self.name][1]
+
+    @property
+    def is_missed(self) -> bool:
+        return self.value < self.bound if self.unit == "part" else self.value > self.bound
 
 
-def _sentences(validated: Collection[ValidatedPlatform]) -> Iterator[str]:
+def judged_targets(validated: Collection[ValidatedPlatform]) -> list[JudgedTarget]:
+    """What is reached of each target; those without anything that they are about are left out."""
+    judged = [JudgedTarget(name, value) for name, value in _values(validated) if value is not None]
+    right, wrong = sum(p.right for p in validated), sum(p.wrong for p in validated)
+    if decided := right + wrong:
+        judged.append(JudgedTarget("claims right", right / decided, right, decided))
+    return judged
+
+
+def _values(validated: Collection[ValidatedPlatform]) -> Iterator[tuple[str, float | None]]:
     def errors(role: RowRole, *application: bool) -> list[float]:
         rows = (row for platform in validated for row in platform.rows if row.ratio is not None)
         return [row.factor for row in rows if row.role == role and row.application in application]
 
-    fitted = error_summary(errors("fitted", False, True))
-    if fitted.mean is not None:
-        yield f"Fitted numbers: mean error {_off_in_words(fitted.mean, FITTED_MEAN)}."
+    yield "fitted mean", error_summary(errors("fitted", False, True)).mean
     micro = error_summary(errors("held", False))
-    if micro.median is not None and micro.within is not None:
-        yield (
-            f"Held micro-measurements: median error {_off_in_words(micro.median, MICRO_MEDIAN)}, "
-            f"{_part_in_words(micro.within, MICRO_WITHIN)} within {FAR_OFF}."
-        )
+    yield "micro median", micro.median
+    yield "micro within", micro.within
     applications = error_summary(errors("held", True))
-    if applications.worst is not None and applications.within is not None:
-        worst = f"{format_number(applications.worst, 3)} times, target {APPLICATIONS_WORST:g}"
-        yield (
-            f"Held numbers of applications: {_part_in_words(applications.within, APPLICATIONS_WITHIN)} within "
-            f"{FAR_OFF}, the "
-            f"worst off by {worst}{_missed_in_words(applications.worst > APPLICATIONS_WORST)}."
-        )
-    right, wrong = sum(p.right for p in validated), sum(p.wrong for p in validated)
-    if right + wrong:
-        yield f"Held claims: {_part_in_words(right / (right + wrong), CLAIMS_RIGHT)} right, {right} of {right + wrong}."
-
-
-def _off_in_words(factor: float, target: float) -> str:
-    return f"{percent(factor - 1)}, target {percent(target - 1)}{_missed_in_words(factor > target)}"
-
-
-def _part_in_words(part: float, target: float) -> str:
-    return f"{percent(part)} (target {percent(target)}{_missed_in_words(part < target)})"
-
-
-def _missed_in_words(missed: bool) -> str:
-    return ": missed" if missed else ""
+    yield "applications within", applications.within
+    yield "applications worst", applications.worst

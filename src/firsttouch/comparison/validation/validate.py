@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,12 +10,9 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.base.errors import UsageError
-from firsttouch.base.units import format_number
 from firsttouch.comparison.validation.points import PlatformPoints
 from firsttouch.comparison.validation.published import validated_claim, validated_row
 from firsttouch.comparison.validation.results import (
-    FAR_OFF,
-    ErrorSummary,
     Judged,
     RowRole,
     ValidatedPlatform,
@@ -25,12 +21,12 @@ from firsttouch.comparison.validation.results import (
     ValidationOutcome,
 )
 from firsttouch.comparison.validation.rows_file import RowsFile
-from firsttouch.comparison.validation.targets import of_all_platforms
+from firsttouch.comparison.validation.wording import measured_sentences, platform_sentences, summary_of
 from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.model.values import ValueEntry
 from firsttouch.records.papers.claims import PaperClaim, all_claims
 from firsttouch.records.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
-from firsttouch.records.text import count, join_names, number, percent
+from firsttouch.records.text import join_names
 
 FILE = files("firsttouch.comparison.validation") / "data" / "wrong.json"
 """Why predictions are wrong, by platform and row or claim."""
@@ -100,7 +96,7 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
         if entry.outcome == "wrong":
             entry.reason = reasons.get(name, "")
     judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
-    result = ValidatedPlatform(
+    return ValidatedPlatform(
         platform="@".join([platform.name, *platform.changes]),
         title=platform.title,
         digest=platform.digest,
@@ -116,8 +112,6 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
         rows=[*judged.rows],
         claims=[*judged.claims],
     )
-    result.sentences = [*_sentences(result)]
-    return result
 
 
 @cache
@@ -137,45 +131,6 @@ def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
     return _FIRST[row.outcome], -row.factor if row.ratio is not None else 0.0
 
 
-# ------------------------------------------------------------------------------------------------ sentences
-
-_TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
-
-
-def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
-    """What the judgement is, the most important first."""
-    free, held_rows = count(judged.free, "value"), count(judged.held, "held row")
-    if judged.free > judged.held:
-        yield f"More values of {judged.platform} are free than rows are held: {free} and {held_rows}."
-    else:
-        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held_rows} judge it."
-    for number_kind, errors in judged.numbers.items():
-        if errors.numbers:
-            yield _error_sentence(number_kind, errors)
-    decided = judged.right + judged.wrong
-    if decided or judged.open:
-        yield (
-            f"Of {count(decided, 'held claim')} that {'is' if decided == 1 else 'are'} decided, {judged.right} "
-            f"{'is' if judged.right == 1 else 'are'} predicted right; {judged.open} "
-            f"{'is' if judged.open == 1 else 'are'} open."
-        )
-    if missing := len(judged.entries("not predicted")):
-        total = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
-        yield f"{missing} of {total} {'is' if missing == 1 else 'are'} not predicted."
-
-
-def _error_sentence(number_kind: str, errors: ErrorSummary) -> str:
-    title = _TITLES.get(number_kind, f"Held numbers of {number_kind}")
-    assert errors.median is not None
-    assert errors.worst is not None
-    assert errors.within is not None
-    worst = f"{format_number(errors.worst)} at worst" if math.isfinite(errors.worst) else "without bound at worst"
-    return (
-        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and {worst}, "
-        f"{percent(errors.within)} within {FAR_OFF}."
-    )
-
-
 def validation(names: Sequence[str], rows_file: Path | None, directories: Sequence[Path]) -> Validation:
     """Judges platforms by what is published, or by applications that were measured if directories are given.
 
@@ -188,18 +143,11 @@ def validation(names: Sequence[str], rows_file: Path | None, directories: Sequen
         if rows_file is not None:
             raise UsageError("--rows and --measured were given; judge by one of them")
         measured = judged_by_runs(names, directories)
+        for judged in measured:
+            judged.sentences = [*measured_sentences(judged)]
         summary = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
         return Validation(summary=summary, platforms=[], measured=measured)
     platforms = validated_platforms(names, rows_file)
+    for platform in platforms:
+        platform.sentences = [*platform_sentences(platform)]
     return Validation(summary=summary_of(platforms), platforms=platforms)
-
-
-def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
-    """What validation found, in a sentence."""
-    rows = [row for platform in platforms for row in platform.rows if row.ratio is not None]
-    claims = [claim for platform in platforms for claim in platform.claims if claim.outcome != "not predicted"]
-    wrong = sum(len(platform.entries("wrong")) for platform in platforms)
-    return (
-        f"{count(len(platforms), 'platform')}: {number(len(rows))} published numbers and {number(len(claims))} claims "
-        f"are predicted, {wrong} of them wrong.{of_all_platforms(platforms) if len(platforms) > 1 else ''}"
-    )

@@ -1,4 +1,4 @@
-"""The first hazard: the CPU writes a buffer while a kernel may run that names its block."""
+"""The CPU writes a buffer while a kernel may run that names its block."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 
-from firsttouch.advice.port.hazards import Findings, ProgramState, Rule, is_wait
+from firsttouch.advice.port.cpu_use import watched_ranges
+from firsttouch.advice.port.places import counted
+from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState, is_wait
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -16,21 +18,36 @@ from firsttouch.program.watched import PAGE_BYTES
 
 _FAR = 10_000
 """Steps after which a copy back is not looked for any more."""
-_WRITES = "the CPU writes it between a launch that names its block and the next wait"
-_PREPARES = "the CPU prepares other bytes for a block that a kernel may still use"
 
 
-class ConcurrentAccess(Rule):
+class ConcurrentAccess(Hazard):
     """Where the host was watched (--host), from a launch on: whole pages of a partner that the CPU wrote before the
     next wait, but for those that a copy to the host wrote. Seen, if the program copies them again; if it does not, it
     may have given the memory back, so that this is only possible. Where the host was not watched: likely, where other
     bytes are copied to where they replace those that a pending kernel reads.
     """
 
-    kinds = (HostUse, TracedCopy, TracedAllocation)
+    name = "concurrent"
+    title = "concurrent access"
+    order = 1
+    words = {
+        "written": FindingWords("the CPU writes it between a launch that names its block and the next wait"),
+        "prepared": FindingWords(
+            "the CPU prepares other bytes for a block that a kernel may still use",
+            "they were prepared before the launch",
+        ),
+    }
+    strategy = "give the CPU a buffer of its own, exchange the two, and let it wait for an event"
+    chapter = "concurrent-access"
+    limits = {
+        "not watched": "as far as copies tell, without --host",
+        "not while kernels ran": "as far as copies tell, since no range of the host was watched while kernels ran",
+        "partly watched": "{watched} of {ranges} of the host were watched while kernels ran",
+    }
+    steps = (HostUse, TracedCopy, TracedAllocation)
 
-    def __init__(self, state: ProgramState, findings: Findings) -> None:
-        super().__init__(state, findings)
+    def __init__(self, state: ProgramState, rows: FindingRows) -> None:
+        super().__init__(state, rows)
         self._samples: dict[tuple[TracedRange, int], int | None] = {}
         self._all_host: dict[int, Ranges] = {}
         """Of each life, by its identity."""
@@ -49,6 +66,16 @@ class ConcurrentAccess(Rule):
         elif isinstance(step, TracedAllocation):
             self._samples.clear()
 
+    def coverage(self) -> Coverage:
+        run = self.state.run
+        if not any(isinstance(step, HostUse) for step in run.steps):
+            return Coverage(limit="not watched")
+        watched, ranges = watched_ranges(run, self.state.all_partners)
+        if watched == ranges or not run.launches:
+            return Coverage()
+        grounds = {"watched": str(watched), "ranges": counted(ranges, "range")}
+        return Coverage(True, "partly watched", grounds) if watched else Coverage(limit="not while kernels ran")
+
     def _written(self, number: int, use: HostUse) -> None:
         if not use.writes:
             return
@@ -60,8 +87,8 @@ class ConcurrentAccess(Rule):
                 pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
             if pages:
                 again = self._bytes_copied_again(number, block, pages)
-                found = self.findings.of("concurrent", "seen" if again else "possible", _WRITES, apart=block)
-                found.add(number, again or pages.total(), self.state.places.of(launch.call.site), block)
+                row = self.row("written", "seen" if again else "possible", block)
+                row.add(number, again or pages.total(), self.state.places.of(launch.call.site), block)
 
     def _partners(self, block: int, number: int) -> Ranges:
         """The partners of a living block; of those that take turns, the ones that pending launches may use."""
@@ -142,9 +169,8 @@ class ConcurrentAccess(Rule):
         changed = before is not None and now is not None and before != now
         launch = self.state.pending.get(block)
         if launch is not None and (in_window or changed) and not self._was_watched(copy, launch):
-            reading = "they were prepared before the launch"
-            found = self.findings.of("concurrent", "likely", _PREPARES, reading, apart=block)
-            found.add(number, copy.device.total, self.state.places.of(copy.call.site), block)
+            row = self.row("prepared", "likely", block)
+            row.add(number, copy.device.total, self.state.places.of(copy.call.site), block)
 
     def _was_watched(self, copy: TracedCopy, launch: TracedLaunch) -> bool:
         """Whether the host was looked at from the launch on, where the bytes of a copy come from."""

@@ -1,0 +1,174 @@
+"""The contract of a rule: it looks in a traced program for one kind of finding, and has the words for it.
+
+A rule adds rows; what they say is put into words once (wording.py). How to add one: docs/extending/hazard.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+from firsttouch.advice.port.blocks import ProgramUse
+from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.port_findings import MOST_RECORDS, FindingCertainty
+from firsttouch.advice.port.repeated import RepeatedBytes
+from firsttouch.advice.port.touched import TouchedRange
+from firsttouch.profile.calls import CudaWait
+from firsttouch.profile.traced import CallLocation
+from firsttouch.program.partners import LifePartners, Partners
+from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
+
+
+@dataclass(frozen=True)
+class FindingWords:
+    """What findings of a variant say. text: what happens. unless: the innocent reading that remains of those that are
+    only likely. Names in braces stand for a finding's grounds.
+    """
+
+    text: str
+    unless: str = ""
+
+
+@dataclass
+class FindingRow:
+    """A finding as data: occurrences that are alike. variant: which of its rule's words it has. grounds: what these
+    name. bytes, count: of all occurrences. places: their calls, each with its bytes. steps: the first ones.
+    """
+
+    rule: type[Rule]
+    certainty: FindingCertainty
+    variant: str
+    grounds: Mapping[str, str]
+    bytes: int = 0
+    count: int = 0
+    blocks: dict[int, None] = field(default_factory=dict)
+    places: list[tuple[CallLocation, int]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def add(self, number: int, nbytes: int, place: CallLocation, *blocks: int) -> None:
+        self.bytes += nbytes
+        self.count += 1
+        self.blocks |= dict.fromkeys(blocks)
+        self.places.append((place, nbytes))
+        if len(self.steps) < MOST_RECORDS:
+            self.steps.append(number)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How far a hazard was looked for. limit: which of its `limits` says what was left out, '' if nothing was; grounds:
+    what that names.
+    """
+
+    searched: bool = True
+    limit: str = ""
+    grounds: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_wait(step: TracedStep) -> bool:
+    """Whether the program waits for the device, as a copy that blocks does too."""
+    return isinstance(step, CudaWait) or (isinstance(step, TracedCopy | TracedFill) and step.call.blocking)
+
+
+class ProgramState:
+    """What a rule knows of a program: the whole run, and what holds before the step that it sees.
+
+    use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first, and which
+    copies repeat others. pending: the first launch since the last wait, which a copy that blocks is too, that names a
+    block, by its number. alive: the number of the life that each living block is in.
+    """
+
+    def __init__(
+        self,
+        run: TracedRun,
+        partners: Partners,
+        places: Places,
+        use: ProgramUse,
+        touched: Sequence[TouchedRange],
+        repeated: RepeatedBytes,
+    ) -> None:
+        self.run, self.places, self.use, self.touched, self.repeated = run, places, use, touched, repeated
+        self.all_partners = partners
+        self.pending: dict[int, TracedLaunch] = {}
+        self.alive: dict[int, int] = {}
+        self._begun = Counter[int]()
+        self._uses: object = None
+
+    @cached_property
+    def pooled(self) -> set[int]:
+        """The blocks that an allocator of the program divides."""
+        return {number for number, block_use in self.use.blocks.items() if block_use.is_pooled}
+
+    def partners(self, block: int) -> LifePartners:
+        """The partners of a living block."""
+        return self.all_partners[block][self.alive[block]]
+
+    def advance(self, step: TracedStep) -> None:
+        if isinstance(step, TracedLaunch):
+            if step.uses is not self._uses and not step.call.captured:
+                self._uses = step.uses
+                for use in step.uses:
+                    self.pending.setdefault(use.block, step)
+        elif is_wait(step):
+            self._uses = None
+            self.pending.clear()
+        elif isinstance(step, TracedAllocation) and step.begins:
+            self.alive[step.block] = self._begun[step.block]
+            self._begun[step.block] += 1
+        elif isinstance(step, TracedAllocation):
+            del self.alive[step.block]
+            self.pending.pop(step.block, None)
+
+
+FindingRows = dict[tuple[object, ...], FindingRow]
+"""The findings of all rules, in the order of their first occurrences, by what tells them apart."""
+
+
+class Rule:
+    """One kind of finding. It sees steps of some kinds in their order, each with the state before it, and adds rows.
+
+    name: the kind, in the JSON. title: on the terminal and the page. words: by variant. strategy: what to do about it.
+    chapter: the heading of docs/porting.md that says more. steps: the kinds of steps that `take` gets; rules that look
+    at waits get a step last. names_variables: a line names the variables whose blocks it is about.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    words: ClassVar[Mapping[str, FindingWords]]
+    strategy: ClassVar[str]
+    chapter: ClassVar[str]
+    steps: ClassVar[tuple[type, ...]] = ()
+    names_variables: ClassVar[bool] = False
+
+    def __init__(self, state: ProgramState, rows: FindingRows) -> None:
+        self.state, self._rows = state, rows
+
+    def take(self, number: int, step: TracedStep) -> None:
+        """A step of the run, and its number."""
+
+    def finish(self) -> None:
+        """The run has ended."""
+
+    def row(self, variant: str, certainty: FindingCertainty, apart: object, **grounds: str) -> FindingRow:
+        """The finding of a variant and of what tells it from others, such as a block or a call. Add an occurrence."""
+        key = self.name, variant, certainty, apart, *grounds.items()
+        if key not in self._rows:
+            self._rows[key] = FindingRow(type(self), certainty, variant, grounds)
+        return self._rows[key]
+
+
+class Hazard(Rule):
+    """A rule whose findings make a program wrong or slow once its memory is unified. Its absence is reported too.
+
+    order: in lists. limits: what the search may leave out, by the names that `coverage` gives.
+    """
+
+    order: ClassVar[int] = 100
+    limits: ClassVar[Mapping[str, str]] = {}
+
+    def coverage(self) -> Coverage:
+        """How far the hazard was looked for, after the run."""
+        return Coverage()

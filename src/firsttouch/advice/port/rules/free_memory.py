@@ -1,0 +1,38 @@
+"""The program asks how much memory of the device is free, which says nothing of unified memory."""
+
+from __future__ import annotations
+
+from firsttouch.advice.port.rule import FindingRow, FindingRows, FindingWords, Hazard, ProgramState
+from firsttouch.profile.calls import CudaQuery
+from firsttouch.program.trace import TracedAllocation, TracedStep
+
+
+class FreeMemory(Hazard):
+    """Calls of the program itself, not of a library of the vendor; and whether the same function then allocates."""
+
+    name = "free-memory"
+    title = "free memory"
+    order = 2
+    words = {
+        "asked": FindingWords("that of the device is asked for"),
+        "allocates": FindingWords("that of the device is asked for; the same function then allocates, likely by it"),
+    }
+    strategy = "size by the host's available memory (MemAvailable, the node's MemFree) too"
+    chapter = "free-memory"
+    steps = (CudaQuery, TracedAllocation)
+
+    def __init__(self, state: ProgramState, rows: FindingRows) -> None:
+        super().__init__(state, rows)
+        self._asked: dict[str, FindingRow] = {}
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, CudaQuery) and not step.vendor:
+            place = self.state.places.of(step.site)
+            row = self.row("asked", "seen", place)
+            row.add(number, 0, place)
+            if place.function:
+                self._asked[place.function] = row
+        elif isinstance(step, TracedAllocation) and step.begins and self._asked:
+            function = self.state.places.of(step.call.site).function
+            if function in self._asked:
+                self._asked.pop(function).variant = "allocates"

@@ -1,0 +1,81 @@
+"""Memory that is copied, which the program did not allocate itself. Its first touches tell: those of a container are in
+the C++ library's code, those of a library in another file than the calls of CUDA.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import sqrt
+
+from firsttouch import _core
+from firsttouch.advice.port.places import OFFSET, counted
+from firsttouch.advice.port.rule import Coverage, FindingWords, Hazard
+from firsttouch.advice.port.touched import place_of_touch
+from firsttouch.profile.callers import is_of_the_c_library
+from firsttouch.profile.touches import RangeTouches, TouchPlace
+from firsttouch.profile.trace import is_of_cuda
+
+_FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
+"""A demangled name, perhaps behind the type that it returns."""
+_STRING = re.compile(r"^(?:[\w:<>,*& ]+ )?std::(?:__cxx11::)?basic_string<")
+_HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
+"""Headers of the C++ library, whose functions are inlined."""
+HALF = 0.5
+"""The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
+least half of what it holds in the end.
+"""
+_REUSED = "that memory was given back and is used anew, or comes from an allocator of the program"
+
+
+class HiddenAllocator(Hazard):
+    """Ranges of whose sampled first touches half are in the C++ library's code or in a library."""
+
+    name = "hidden"
+    title = "hidden allocator"
+    order = 6
+    words = {
+        "container": FindingWords("the first touches are in a container of the C++ library", _REUSED),
+        "library": FindingWords("the first touches are in a library", _REUSED),
+    }
+    strategy = "give the container an allocator of unified memory, and reserve"
+    chapter = "hidden-allocators"
+    limits = {
+        "not sampled": "no first touches of the copied buffers were sampled (--faults)",
+        "partly sampled": "{unknown} of {ranges} of the host have no sampled first touch",
+    }
+
+    def finish(self) -> None:
+        run, places = self.state.run, self.state.places
+        program_files = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
+        for touched in self.state.touched:
+            for place, variant in _hidden_place(touched.touches, program_files):
+                row = self.row(variant, "likely", (touched.block, touched.start))
+                row.add(touched.number, touched.end - touched.start, place_of_touch(place), touched.block)
+
+    def coverage(self) -> Coverage:
+        touched = self.state.touched
+        unknown = sum(not touched_range.touches.samples for touched_range in touched)
+        if unknown == len(touched):
+            return Coverage(False, "not sampled")
+        grounds = {"unknown": str(unknown), "ranges": counted(len(touched), "range")}
+        return Coverage(True, "partly sampled", grounds) if unknown else Coverage()
+
+
+def _hidden_place(touches: RangeTouches, program_files: set[str]) -> Iterator[tuple[TouchPlace, str]]:
+    """The place with most touches and the variant of what hides there, if half of them are there."""
+    places = [place for place in touches.places if not is_of_cuda(place.file, place.function)]
+    hidden = [(place, variant) for place in places if (variant := _variant_of_place(place, program_files))]
+    samples = sum(place.samples for place in places)
+    share = sum(place.samples for place, _ in hidden) / max(1, samples)
+    if hidden and share + HALF / sqrt(samples) >= HALF:  # allows for the standard error of a sampled half
+        yield hidden[0]
+
+
+def _variant_of_place(place: TouchPlace, program_files: set[str]) -> str:
+    name = _core.demangle(place.function) if place.function else ""
+    if is_of_the_c_library(place.file):  # which also reads numbers and text into the program's memory
+        return "container" if _STRING.match(name) else ""
+    if _FUNCTION.match(name) or _HEADERS.search(place.source):
+        return "container"
+    return "library" if place.file.startswith("/") and place.file not in program_files else ""

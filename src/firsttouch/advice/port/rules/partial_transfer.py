@@ -1,0 +1,70 @@
+"""A copy of part of a block, where no other bytes take their turn."""
+
+from __future__ import annotations
+
+from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
+from firsttouch.program.partners import may_pair
+from firsttouch.program.trace import STATIC_KINDS, TracedBlock, TracedCopy, TracedRange, TracedStep
+
+WHOLE = 0.99
+"""The part of a block from which on a copy is one of the whole."""
+_PADDING = 512
+"""Rows of a block may be up to so many bytes longer than those that are copied. Source: the alignment of textures, to
+which cudaMallocPitch rounds rows.
+"""
+
+
+def is_whole(block: TracedBlock, side: TracedRange) -> bool:
+    """Whether a range is all of a block but for padding."""
+    padded = side.pitch if side.nbytes < side.pitch < side.nbytes + _PADDING else side.nbytes
+    return side.rows * padded >= WHOLE * block.nbytes
+
+
+class PartialTransfer(Hazard):
+    """Copies of less than a block; likely, where two blocks are filled from adjacent bytes of the host."""
+
+    name = "partial"
+    title = "partial transfer"
+    order = 3
+    words = {
+        "h2d": FindingWords("part of a block, copied to the device"),
+        "d2h": FindingWords("part of a block, copied back"),
+        "adjacent": FindingWords(
+            "two blocks are filled from adjacent bytes of the host, parts of one array", "two arrays lie side by side"
+        ),
+    }
+    strategy = "allocate the part by itself, so that only its pages move"
+    chapter = "partial-transfers"
+    steps = (TracedCopy,)
+
+    def __init__(self, state: ProgramState, rows: FindingRows) -> None:
+        super().__init__(state, rows)
+        self._begins: dict[int, tuple[int, int]] = {}
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._joined: set[frozenset[int]] = set()
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
+            return
+        block = self.state.run.blocks[step.device.block]
+        if block.kind in STATIC_KINDS or block.kind == "array" or block.number in self.state.pooled:
+            return
+        if not is_whole(block, step.device):
+            window = self.state.partners(block.number).window
+            if window.total() < WHOLE * block.nbytes:
+                place = self.state.places.of(step.call.site)
+                row = self.row(step.way, "seen", (block.number, place))
+                row.add(number, step.device.total, place, block.number)
+        elif step.way == "h2d" and may_pair(block, step) and step.host.rows == 1:
+            self._find_adjacent(number, step, block)
+
+    def _find_adjacent(self, number: int, copy: TracedCopy, block: TracedBlock) -> None:
+        start, nbytes = copy.call.source, copy.host.total
+        for block_edges, edge in ((self._ends, start), (self._begins, start + nbytes)):
+            neighbour, life = block_edges.get(edge, (block.number, 0))
+            pair = frozenset((neighbour, block.number))
+            if len(pair) == 2 and self.state.alive.get(neighbour) == life and pair not in self._joined:
+                self._joined.add(pair)
+                place = self.state.places.of(copy.call.site)
+                self.row("adjacent", "likely", pair).add(number, nbytes, place, neighbour, block.number)
+        self._begins[start] = self._ends[start + nbytes] = block.number, self.state.alive[block.number]

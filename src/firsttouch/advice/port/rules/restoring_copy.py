@@ -1,0 +1,57 @@
+"""A copy of the bytes that one buffer would have lost: after an earlier copy of them, the other side overwrote them."""
+
+from __future__ import annotations
+
+from firsttouch.advice.port.places import compared_part
+from firsttouch.advice.port.port_findings import FindingCertainty
+from firsttouch.advice.port.rule import FindingWords, Rule
+from firsttouch.profile.symbols.names import kernel_name
+from firsttouch.profile.traced import CallLocation
+from firsttouch.program.needless import RepeatedCopy
+from firsttouch.program.trace import TracedLaunch
+
+_REST = "the rest of them differs"
+
+
+class RestoringCopy(Rule):
+    """Seen, if all bytes were compared and it is known that they were overwritten in between."""
+
+    name = "restoring"
+    title = "restoring copy"
+    words = {
+        "overwritten": FindingWords("its bytes are those of {since}{part}, and {writer} has overwritten them", _REST),
+        "perhaps overwritten": FindingWords(
+            "its bytes are those of {since}{part}, and {writer} may have overwritten them",
+            "that kernel does not write them",
+        ),
+        "back": FindingWords("a copy back of what the CPU overwrote, with the bytes of {since}{part}", _REST),
+    }
+    strategy = "one buffer keeps the kernel's values; keep a copy of its own where the old ones are needed"
+    chapter = "restoring-copies"
+
+    def finish(self) -> None:
+        for repeated in self.state.repeated.restoring():
+            self._add(repeated)
+
+    def _add(self, repeated: RepeatedCopy) -> None:
+        copies, places = self.state.repeated, self.state.places
+        copy = copies.copy(repeated.copy)
+        place, since = (places.of(each.call.site) for each in (copy, copies.copy(repeated.since)))
+        compared, nbytes, is_sure = copy.call.sampled_bytes, copy.device.total, copies.is_sure(repeated)
+        grounds = {"since": _line(since), "part": compared_part(compared, nbytes)}
+        if copy.way == "h2d":
+            grounds["writer"] = self._writer_name(repeated)
+        variant = "back" if copy.way == "d2h" else "overwritten" if is_sure else "perhaps overwritten"
+        certainty: FindingCertainty = "seen" if is_sure and compared >= nbytes else "likely"
+        row = self.row(variant, certainty, (copy.device.block, place, since), **grounds)
+        row.add(repeated.copy, nbytes, place, copy.device.block)
+
+    def _writer_name(self, repeated: RepeatedCopy) -> str:
+        step = self.state.run.steps[repeated.writer] if repeated.writer >= 0 else None
+        if isinstance(step, TracedLaunch) and step.kernel:
+            return kernel_name(step.kernel)
+        return "a kernel" if isinstance(step, TracedLaunch) else "a fill or a copy on the device"
+
+
+def _line(place: CallLocation) -> str:
+    return f":{place.line}" if place.source else place.function or "an earlier copy"

@@ -1,0 +1,58 @@
+"""A copy from or to a variable of a function, which ends with it."""
+
+from __future__ import annotations
+
+from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
+from firsttouch.profile.calls import CudaWait
+from firsttouch.program.trace import TracedCopy, TracedStep
+
+
+class StackVariable(Hazard):
+    """Where the copy does not block: whether the function ended before the thread's next wait, whose stack pointer
+    tells.
+    """
+
+    name = "stack"
+    title = "stack variable"
+    order = 4
+    words = {
+        "blocking": FindingWords("harmless as long as its copies block"),
+        "ended": FindingWords("copied without blocking, and its function has ended before the wait"),
+        "waited": FindingWords("copied without blocking, and used until a wait"),
+    }
+    strategy = "use memory that lives until the wait"
+    chapter = "stack-variables"
+    steps = (TracedCopy, CudaWait)
+
+    def __init__(self, state: ProgramState, rows: FindingRows) -> None:
+        super().__init__(state, rows)
+        self._waiting: list[tuple[int, TracedCopy]] = []
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, TracedCopy) and step.call.host == "stack" and step.way in ("h2d", "d2h"):
+            if step.call.blocking:
+                self._add("blocking", number, step)
+            else:
+                self._waiting.append((number, step))
+        elif isinstance(step, CudaWait) and self._waiting:
+            self._waited(step.thread, step.stack)
+        elif isinstance(step, TracedCopy) and step.call.blocking and self._waiting:
+            self._waited(step.call.thread, 0)
+
+    def finish(self) -> None:
+        for number, copy in self._waiting:
+            self._judge_copy(number, copy, 0)
+
+    def _waited(self, thread: int, stack: int) -> None:
+        """stack: the thread's stack pointer; 0: unknown."""
+        for earlier, copy in [row for row in self._waiting if row[1].call.thread == thread]:
+            self._judge_copy(earlier, copy, stack)
+        self._waiting = [row for row in self._waiting if row[1].call.thread != thread]
+
+    def _judge_copy(self, number: int, copy: TracedCopy, stack: int) -> None:
+        address = copy.call.target if copy.way == "d2h" else copy.call.source
+        self._add("ended" if address < stack else "waited", number, copy)
+
+    def _add(self, variant: str, number: int, copy: TracedCopy) -> None:
+        place = self.state.places.of(copy.call.site)
+        self.row(variant, "seen", place).add(number, copy.device.total, place, copy.device.block)

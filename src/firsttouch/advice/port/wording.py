@@ -1,0 +1,104 @@
+"""The sentences of `port`, made of rows: its answer, findings, how far hazards were looked for, what is not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from firsttouch.advice.port.places import counted, largest, summed
+from firsttouch.advice.port.port_findings import PortFinding, SavedBytes, SearchedHazard, StepRecord
+from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
+from firsttouch.base.units import format_size
+
+PAGE = "docs/porting.md"
+
+
+def headline(name: str, saved: SavedBytes, copies: int, copied: int, hazards: int) -> str:
+    """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
+    the kinds of findings that are seen or likely.
+    """
+    first = f"solve {counted(hazards, 'thing')} first" if hazards else "nothing that stands in the way was found"
+    if not copies:
+        return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
+    copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
+    less = f"at most {format_size(saved.bytes, 3)} less of {format_size(saved.of, 3)}"
+    without = "needs none of" if copies > 1 else "does without its"
+    return f"A unified {name} holds {less} and {without} {copied_words}; {first}."
+
+
+def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> PortFinding:
+    """A finding with its words. record: of a step, by its number."""
+    rule, words = row.rule, row.rule.words[row.variant]
+    is_advised = row.certainty != "possible"
+    return PortFinding(
+        kind=rule.name,
+        certainty=row.certainty,
+        text=words.text.format_map(row.grounds),
+        reading=words.unless if row.certainty == "likely" else "",
+        strategy=rule.strategy if is_advised else "",
+        link=f"{PAGE}#{rule.chapter}" if is_advised else "",
+        bytes=row.bytes,
+        count=row.count,
+        blocks=list(row.blocks),
+        places=largest(summed(row.places)),
+        records=[*map(record, row.steps)],
+    )
+
+
+def worded_search(hazard: Hazard) -> SearchedHazard:
+    """Whether a hazard was looked for, and what that leaves out."""
+    coverage = hazard.coverage()
+    return SearchedHazard(kind=hazard.name, searched=coverage.searched, text=limit_words(hazard, coverage))
+
+
+def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
+    """What the search for a hazard left out, or ''."""
+    return hazard.limits[coverage.limit].format_map(coverage.grounds) if coverage.limit else ""
+
+
+@dataclass(frozen=True)
+class UnseenUse:
+    """What a profile cannot tell, in numbers.
+
+    pooled: blocks that an allocator of the program divides. named: blocks that launches name; unrecorded: launches that
+    may use all of these; is_exact: a second run told of others. unknown: launches of which no block is known, of
+    `launches`. not_compared: repeated copies. gpus: that the blocks are on. strange: launches that name memory which no
+    recorded call allocated; outside: copies of such.
+    """
+
+    pooled: int
+    named: int
+    unrecorded: int
+    is_exact: bool
+    unknown: int
+    launches: int
+    not_compared: int
+    gpus: int
+    strange: int
+    outside: int
+
+
+def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
+    if unseen.pooled:
+        yield (
+            f"the buffers within {counted(unseen.pooled, 'block')} that an allocator of the program divides, so that "
+            "what is said of blocks is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
+        )
+    if unseen.named and unseen.unrecorded > 0:
+        yield (
+            f"what kernels use within {counted(unseen.named, 'block')} that "
+            f"{counted(unseen.unrecorded, 'launch', 'launches')} may use as a whole"
+            f"{'' if unseen.is_exact else ' (--exact tells)'}"
+        )
+    if unseen.unknown:
+        yield f"which blocks {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} use"
+    if unseen.not_compared:
+        copies = counted(unseen.not_compared, "repeated copy", "repeated copies")
+        yield f"whether {copies} moved the same bytes again"
+    if unseen.gpus > 1:
+        yield f"which of {unseen.gpus} GPUs takes a unified buffer: several GPUs are not modelled"
+    if unseen.strange:
+        launches = counted(unseen.strange, "launch", "launches")
+        yield f"memory that {launches} name and no recorded call allocated (pools, VMM)"
+    if unseen.outside:
+        yield f"{counted(unseen.outside, 'copy', 'copies')} of memory that no recorded call allocated"
