@@ -13,57 +13,57 @@ Driver& Driver::instance() {
 }
 
 Driver::Driver() : library("cuda", {"libcuda.so.1", "libcuda.so"}) {
-    library.load(init, "cuInit");
-    library.load(get_error_name, "cuGetErrorName");
-    library.load(get_error_string, "cuGetErrorString");
-    library.load(driver_version, "cuDriverGetVersion");
-    library.load(device_count, "cuDeviceGetCount");
-    library.load(device_get, "cuDeviceGet");
-    library.load(device_name, "cuDeviceGetName");
-    library.load(device_uuid, "cuDeviceGetUuid");
-    library.load(device_attribute, "cuDeviceGetAttribute");
-    library.load(device_pci_bus_id, "cuDeviceGetPCIBusId");
-    library.load(context_retain, "cuDevicePrimaryCtxRetain");
-    library.load(context_release, "cuDevicePrimaryCtxRelease_v2");
-    library.load(current_get, "cuCtxGetCurrent");
-    library.load(current_set, "cuCtxSetCurrent");
-    library.load(peer_possible, "cuDeviceCanAccessPeer");
-    library.load(peer_enable, "cuCtxEnablePeerAccess");
-    library.load(mem_info, "cuMemGetInfo_v2");
-    library.load(mem_alloc, "cuMemAlloc_v2");
-    library.load(mem_free, "cuMemFree_v2");
-    library.load(mem_alloc_managed, "cuMemAllocManaged");
-    library.load(mem_host_alloc, "cuMemHostAlloc");
-    library.load(mem_free_host, "cuMemFreeHost");
-    library.load(mem_host_register, "cuMemHostRegister_v2");
-    library.load(mem_host_unregister, "cuMemHostUnregister");
-    library.load(mem_host_device_pointer, "cuMemHostGetDevicePointer_v2");
-    library.load_optional(address_reserve, "cuMemAddressReserve");
-    library.load_optional(address_free, "cuMemAddressFree");
-    library.load_optional(mem_create, "cuMemCreate");
-    library.load_optional(mem_release, "cuMemRelease");
-    library.load_optional(mem_map, "cuMemMap");
-    library.load_optional(mem_unmap, "cuMemUnmap");
-    library.load_optional(mem_set_access, "cuMemSetAccess");
-    library.load_optional(mem_granularity, "cuMemGetAllocationGranularity");
-    library.load(mem_prefetch, "cuMemPrefetchAsync");
-    library.load(mem_advise, "cuMemAdvise");
-    library.load(module_load, "cuModuleLoadData");
-    library.load(module_unload, "cuModuleUnload");
-    library.load(module_function, "cuModuleGetFunction");
-    library.load(module_global, "cuModuleGetGlobal_v2");
-    library.load(launch, "cuLaunchKernel");
-    library.load(stream_create, "cuStreamCreate");
-    library.load(stream_destroy, "cuStreamDestroy_v2");
-    library.load(stream_wait, "cuStreamSynchronize");
-    library.load(stream_wait_event, "cuStreamWaitEvent");
-    library.load(event_create, "cuEventCreate");
-    library.load(event_destroy, "cuEventDestroy_v2");
-    library.load(event_record, "cuEventRecord");
-    library.load(event_wait, "cuEventSynchronize");
-    library.load(event_elapsed, "cuEventElapsedTime");
-    library.load(memcpy_async, "cuMemcpyAsync");
-    library.load_optional(memcpy_peer_async, "cuMemcpyPeerAsync");
+    init = library.function("cuInit");
+    get_error_name = library.function("cuGetErrorName");
+    get_error_string = library.function("cuGetErrorString");
+    driver_version = library.function("cuDriverGetVersion");
+    device_count = library.function("cuDeviceGetCount");
+    device_get = library.function("cuDeviceGet");
+    device_name = library.function("cuDeviceGetName");
+    device_uuid = library.function("cuDeviceGetUuid");
+    device_attribute = library.function("cuDeviceGetAttribute");
+    device_pci_bus_id = library.function("cuDeviceGetPCIBusId");
+    context_retain = library.function("cuDevicePrimaryCtxRetain");
+    context_release = library.function("cuDevicePrimaryCtxRelease_v2");
+    current_get = library.function("cuCtxGetCurrent");
+    current_set = library.function("cuCtxSetCurrent");
+    peer_possible = library.function("cuDeviceCanAccessPeer");
+    peer_enable = library.function("cuCtxEnablePeerAccess");
+    mem_info = library.function("cuMemGetInfo_v2");
+    mem_alloc = library.function("cuMemAlloc_v2");
+    mem_free = library.function("cuMemFree_v2");
+    mem_alloc_managed = library.function("cuMemAllocManaged");
+    mem_host_alloc = library.function("cuMemHostAlloc");
+    mem_free_host = library.function("cuMemFreeHost");
+    mem_host_register = library.function("cuMemHostRegister_v2");
+    mem_host_unregister = library.function("cuMemHostUnregister");
+    mem_host_device_pointer = library.function("cuMemHostGetDevicePointer_v2");
+    address_reserve = library.optional_function("cuMemAddressReserve");
+    address_free = library.optional_function("cuMemAddressFree");
+    mem_create = library.optional_function("cuMemCreate");
+    mem_release = library.optional_function("cuMemRelease");
+    mem_map = library.optional_function("cuMemMap");
+    mem_unmap = library.optional_function("cuMemUnmap");
+    mem_set_access = library.optional_function("cuMemSetAccess");
+    mem_granularity = library.optional_function("cuMemGetAllocationGranularity");
+    mem_prefetch = library.function("cuMemPrefetchAsync");
+    mem_advise = library.function("cuMemAdvise");
+    module_load = library.function("cuModuleLoadData");
+    module_unload = library.function("cuModuleUnload");
+    module_function = library.function("cuModuleGetFunction");
+    module_global = library.function("cuModuleGetGlobal_v2");
+    launch = library.function("cuLaunchKernel");
+    stream_create = library.function("cuStreamCreate");
+    stream_destroy = library.function("cuStreamDestroy_v2");
+    stream_wait = library.function("cuStreamSynchronize");
+    stream_wait_event = library.function("cuStreamWaitEvent");
+    event_create = library.function("cuEventCreate");
+    event_destroy = library.function("cuEventDestroy_v2");
+    event_record = library.function("cuEventRecord");
+    event_wait = library.function("cuEventSynchronize");
+    event_elapsed = library.function("cuEventElapsedTime");
+    memcpy_async = library.function("cuMemcpyAsync");
+    memcpy_peer_async = library.optional_function("cuMemcpyPeerAsync");
     const Result result = init(0);
     if (result != 0) {
         const char* message = nullptr;
@@ -89,17 +89,17 @@ Nvrtc& Nvrtc::instance() {
 }
 
 Nvrtc::Nvrtc() : library("nvrtc", {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"}) {
-    library.load(version, "nvrtcVersion");
-    library.load(error_string, "nvrtcGetErrorString");
-    library.load(create, "nvrtcCreateProgram");
-    library.load(destroy, "nvrtcDestroyProgram");
-    library.load(compile, "nvrtcCompileProgram");
-    library.load(log_size, "nvrtcGetProgramLogSize");
-    library.load(log, "nvrtcGetProgramLog");
-    library.load(cubin_size, "nvrtcGetCUBINSize");
-    library.load(cubin, "nvrtcGetCUBIN");
-    library.load(ptx_size, "nvrtcGetPTXSize");
-    library.load(ptx, "nvrtcGetPTX");
+    version = library.function("nvrtcVersion");
+    error_string = library.function("nvrtcGetErrorString");
+    create = library.function("nvrtcCreateProgram");
+    destroy = library.function("nvrtcDestroyProgram");
+    compile = library.function("nvrtcCompileProgram");
+    log_size = library.function("nvrtcGetProgramLogSize");
+    log = library.function("nvrtcGetProgramLog");
+    cubin_size = library.function("nvrtcGetCUBINSize");
+    cubin = library.function("nvrtcGetCUBIN");
+    ptx_size = library.function("nvrtcGetPTXSize");
+    ptx = library.function("nvrtcGetPTX");
 }
 
 Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture) {
@@ -114,14 +114,14 @@ Compiled nvrtc_compile(const std::string& text, const std::string& name, const s
 }
 
 Nvml::Nvml() : library("nvml", {"libnvidia-ml.so.1"}) {
-    library.load(init, "nvmlInit_v2");
-    library.load(by_uuid, "nvmlDeviceGetHandleByUUID");
-    library.load(clock, "nvmlDeviceGetClockInfo");
-    library.load(temperature, "nvmlDeviceGetTemperature");
-    library.load(power, "nvmlDeviceGetPowerUsage");
-    library.load(throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-    library.load(memory, "nvmlDeviceGetMemoryInfo");
-    library.load_optional(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
+    init = library.function("nvmlInit_v2");
+    by_uuid = library.function("nvmlDeviceGetHandleByUUID");
+    clock = library.function("nvmlDeviceGetClockInfo");
+    temperature = library.function("nvmlDeviceGetTemperature");
+    power = library.function("nvmlDeviceGetPowerUsage");
+    throttle_reasons = library.function("nvmlDeviceGetCurrentClocksThrottleReasons");
+    memory = library.function("nvmlDeviceGetMemoryInfo");
+    memory_v2 = library.optional_function("nvmlDeviceGetMemoryInfo_v2");
     if (init() != 0) throw Unavailable("nvmlInit failed");
 }
 

@@ -17,57 +17,58 @@ Runtime& Runtime::instance() {
 }
 
 Runtime::Runtime() : library("hip", {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"}) {
-    library.load(init, "hipInit");
-    library.load(get_error_name, "hipGetErrorName");
-    library.load(get_error_string, "hipGetErrorString");
-    library.load(runtime_version, "hipRuntimeGetVersion");
-    library.load(device_count, "hipGetDeviceCount");
-    library.load(current_get, "hipGetDevice");
-    library.load(current_set, "hipSetDevice");
-    library.load(peer_possible, "hipDeviceCanAccessPeer");
-    library.load(peer_enable, "hipDeviceEnablePeerAccess");
-    library.load(device_get, "hipDeviceGet");
-    library.load(device_name, "hipDeviceGetName");
-    library.load(device_uuid, "hipDeviceGetUuid");
-    library.load(device_attribute, "hipDeviceGetAttribute");
-    library.load(device_pci_bus_id, "hipDeviceGetPCIBusId");
-    library.load(device_properties, "hipGetDevicePropertiesR0600");  // since ROCm 6; older ones have another layout
-    library.load(mem_info, "hipMemGetInfo");
-    library.load(mem_alloc, "hipMalloc");
-    library.load_optional(mem_alloc_flags, "hipExtMallocWithFlags");
-    library.load(mem_free, "hipFree");
-    library.load(mem_alloc_managed, "hipMallocManaged");
-    library.load(mem_host_alloc, "hipHostMalloc");
-    library.load(mem_free_host, "hipHostFree");
-    library.load(mem_host_register, "hipHostRegister");
-    library.load(mem_host_unregister, "hipHostUnregister");
-    library.load(mem_host_device_pointer, "hipHostGetDevicePointer");
-    library.load_optional(address_reserve, "hipMemAddressReserve");
-    library.load_optional(address_free, "hipMemAddressFree");
-    library.load_optional(mem_create, "hipMemCreate");
-    library.load_optional(mem_release, "hipMemRelease");
-    library.load_optional(mem_map, "hipMemMap");
-    library.load_optional(mem_unmap, "hipMemUnmap");
-    library.load_optional(mem_set_access, "hipMemSetAccess");
-    library.load_optional(mem_granularity, "hipMemGetAllocationGranularity");
-    library.load(mem_prefetch, "hipMemPrefetchAsync");
-    library.load(mem_advise, "hipMemAdvise");
-    library.load(module_load, "hipModuleLoadData");
-    library.load(module_unload, "hipModuleUnload");
-    library.load(module_function, "hipModuleGetFunction");
-    library.load(module_global, "hipModuleGetGlobal");
-    library.load(launch, "hipModuleLaunchKernel");
-    library.load(stream_create, "hipStreamCreateWithFlags");
-    library.load(stream_destroy, "hipStreamDestroy");
-    library.load(stream_wait, "hipStreamSynchronize");
-    library.load(stream_wait_event, "hipStreamWaitEvent");
-    library.load(event_create, "hipEventCreateWithFlags");
-    library.load(event_destroy, "hipEventDestroy");
-    library.load(event_record, "hipEventRecord");
-    library.load(event_wait, "hipEventSynchronize");
-    library.load(event_elapsed, "hipEventElapsedTime");
-    library.load(memcpy_async, "hipMemcpyAsync");
-    library.load_optional(memcpy_peer_async, "hipMemcpyPeerAsync");
+    init = library.function("hipInit");
+    get_error_name = library.function("hipGetErrorName");
+    get_error_string = library.function("hipGetErrorString");
+    runtime_version = library.function("hipRuntimeGetVersion");
+    device_count = library.function("hipGetDeviceCount");
+    current_get = library.function("hipGetDevice");
+    current_set = library.function("hipSetDevice");
+    peer_possible = library.function("hipDeviceCanAccessPeer");
+    peer_enable = library.function("hipDeviceEnablePeerAccess");
+    device_get = library.function("hipDeviceGet");
+    device_name = library.function("hipDeviceGetName");
+    device_uuid = library.function("hipDeviceGetUuid");
+    device_attribute = library.function("hipDeviceGetAttribute");
+    device_pci_bus_id = library.function("hipDeviceGetPCIBusId");
+    device_properties =
+        library.function("hipGetDevicePropertiesR0600");  // since ROCm 6; older ones have another layout
+    mem_info = library.function("hipMemGetInfo");
+    mem_alloc = library.function("hipMalloc");
+    mem_alloc_flags = library.optional_function("hipExtMallocWithFlags");
+    mem_free = library.function("hipFree");
+    mem_alloc_managed = library.function("hipMallocManaged");
+    mem_host_alloc = library.function("hipHostMalloc");
+    mem_free_host = library.function("hipHostFree");
+    mem_host_register = library.function("hipHostRegister");
+    mem_host_unregister = library.function("hipHostUnregister");
+    mem_host_device_pointer = library.function("hipHostGetDevicePointer");
+    address_reserve = library.optional_function("hipMemAddressReserve");
+    address_free = library.optional_function("hipMemAddressFree");
+    mem_create = library.optional_function("hipMemCreate");
+    mem_release = library.optional_function("hipMemRelease");
+    mem_map = library.optional_function("hipMemMap");
+    mem_unmap = library.optional_function("hipMemUnmap");
+    mem_set_access = library.optional_function("hipMemSetAccess");
+    mem_granularity = library.optional_function("hipMemGetAllocationGranularity");
+    mem_prefetch = library.function("hipMemPrefetchAsync");
+    mem_advise = library.function("hipMemAdvise");
+    module_load = library.function("hipModuleLoadData");
+    module_unload = library.function("hipModuleUnload");
+    module_function = library.function("hipModuleGetFunction");
+    module_global = library.function("hipModuleGetGlobal");
+    launch = library.function("hipModuleLaunchKernel");
+    stream_create = library.function("hipStreamCreateWithFlags");
+    stream_destroy = library.function("hipStreamDestroy");
+    stream_wait = library.function("hipStreamSynchronize");
+    stream_wait_event = library.function("hipStreamWaitEvent");
+    event_create = library.function("hipEventCreateWithFlags");
+    event_destroy = library.function("hipEventDestroy");
+    event_record = library.function("hipEventRecord");
+    event_wait = library.function("hipEventSynchronize");
+    event_elapsed = library.function("hipEventElapsedTime");
+    memcpy_async = library.function("hipMemcpyAsync");
+    memcpy_peer_async = library.optional_function("hipMemcpyPeerAsync");
     if (const Result result = init(0); result != 0)
         throw Unavailable("hipInit: " + std::string(get_error_string(result)) + " (" + get_error_name(result) + ")");
 }
@@ -82,15 +83,15 @@ Hiprtc& Hiprtc::instance() {
 }
 
 Hiprtc::Hiprtc() : library("hiprtc", {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"}) {
-    library.load(version, "hiprtcVersion");
-    library.load(error_string, "hiprtcGetErrorString");
-    library.load(create, "hiprtcCreateProgram");
-    library.load(destroy, "hiprtcDestroyProgram");
-    library.load(compile, "hiprtcCompileProgram");
-    library.load(log_size, "hiprtcGetProgramLogSize");
-    library.load(log, "hiprtcGetProgramLog");
-    library.load(code_size, "hiprtcGetCodeSize");
-    library.load(code, "hiprtcGetCode");
+    version = library.function("hiprtcVersion");
+    error_string = library.function("hiprtcGetErrorString");
+    create = library.function("hiprtcCreateProgram");
+    destroy = library.function("hiprtcDestroyProgram");
+    compile = library.function("hiprtcCompileProgram");
+    log_size = library.function("hiprtcGetProgramLogSize");
+    log = library.function("hiprtcGetProgramLog");
+    code_size = library.function("hiprtcGetCodeSize");
+    code = library.function("hiprtcGetCode");
 }
 
 Compiled hiprtc_compile(const std::string& text, const std::string& name, const std::string& architecture,
