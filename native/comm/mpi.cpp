@@ -30,24 +30,24 @@ struct MpiTable {
         throw VendorError(library.name_of(function) + ": " + text);
     }
 
-    int (*comm_rank)(Handle, int*) = library.function("MPI_Comm_rank");
-    int (*comm_size)(Handle, int*) = library.function("MPI_Comm_size");
-    int (*send)(const void*, int, Handle, int, int, Handle) = library.function("MPI_Send");
-    int (*receive)(void*, int, Handle, int, int, Handle, void*) = library.function("MPI_Recv");
-    int (*start_send)(const void*, int, Handle, int, int, Handle, void*) = library.function("MPI_Isend");
-    int (*start_receive)(void*, int, Handle, int, int, Handle, void*) = library.function("MPI_Irecv");
-    int (*wait)(void*, void*) = library.function("MPI_Wait");
-    int (*wait_all)(int, void*, void*) = library.function("MPI_Waitall");
-    int (*get_count)(const void*, Handle, int*) = library.function("MPI_Get_count");
-    int (*all_reduce)(const void*, void*, int, Handle, Handle, Handle) = library.function("MPI_Allreduce");
-    int (*reduce_scatter)(const void*, void*, int, Handle, Handle,
-                          Handle) = library.function("MPI_Reduce_scatter_block");
-    int (*all_gather)(const void*, int, Handle, void*, int, Handle, Handle) = library.function("MPI_Allgather");
-    int (*broadcast)(void*, int, Handle, int, Handle) = library.function("MPI_Bcast");
-    int (*reduce)(const void*, void*, int, Handle, Handle, int, Handle) = library.function("MPI_Reduce");
-    int (*all_to_all)(const void*, int, Handle, void*, int, Handle, Handle) = library.function("MPI_Alltoall");
-    int (*barrier)(Handle) = library.function("MPI_Barrier");
-    int (*error_string)(int, char*, int*) = library.function("MPI_Error_string");
+    ApiCall<Handle, int*> comm_rank = library.function("MPI_Comm_rank");
+    ApiCall<Handle, int*> comm_size = library.function("MPI_Comm_size");
+    ApiCall<const void*, int, Handle, int, int, Handle> send = library.function("MPI_Send");
+    ApiCall<void*, int, Handle, int, int, Handle, void*> receive = library.function("MPI_Recv");
+    ApiCall<const void*, int, Handle, int, int, Handle, void*> start_send = library.function("MPI_Isend");
+    ApiCall<void*, int, Handle, int, int, Handle, void*> start_receive = library.function("MPI_Irecv");
+    ApiCall<void*, void*> wait = library.function("MPI_Wait");
+    ApiCall<int, void*, void*> wait_all = library.function("MPI_Waitall");
+    ApiCall<const void*, Handle, int*> get_count = library.function("MPI_Get_count");
+    ApiCall<const void*, void*, int, Handle, Handle, Handle> all_reduce = library.function("MPI_Allreduce");
+    ApiCall<const void*, void*, int, Handle, Handle, Handle> reduce_scatter =
+        library.function("MPI_Reduce_scatter_block");
+    ApiCall<const void*, int, Handle, void*, int, Handle, Handle> all_gather = library.function("MPI_Allgather");
+    ApiCall<void*, int, Handle, int, Handle> broadcast = library.function("MPI_Bcast");
+    ApiCall<const void*, void*, int, Handle, Handle, int, Handle> reduce = library.function("MPI_Reduce");
+    ApiCall<const void*, int, Handle, void*, int, Handle, Handle> all_to_all = library.function("MPI_Alltoall");
+    ApiCall<Handle> barrier = library.function("MPI_Barrier");
+    ApiCall<int, char*, int*> error_string = library.function("MPI_Error_string");
 };
 
 class Mpi : public Comm {

@@ -43,21 +43,21 @@ struct XcclTable {
         call(group_end);
     }
 
-    int (*unique_id)(UniqueId*) = library.function("ncclGetUniqueId");
-    int (*init)(void**, int, UniqueId, int) = library.function("ncclCommInitRank");
-    int (*destroy)(void*) = library.function("ncclCommDestroy");
-    int (*send)(const void*, std::size_t, int, int, void*, void*) = library.function("ncclSend");
-    int (*receive)(void*, std::size_t, int, int, void*, void*) = library.function("ncclRecv");
-    int (*all_reduce)(const void*, void*, std::size_t, int, int, void*, void*) = library.function("ncclAllReduce");
-    int (*reduce_scatter)(const void*, void*, std::size_t, int, int, void*,
-                          void*) = library.function("ncclReduceScatter");
-    int (*all_gather)(const void*, void*, std::size_t, int, void*, void*) = library.function("ncclAllGather");
-    int (*broadcast)(const void*, void*, std::size_t, int, int, void*, void*) = library.function("ncclBroadcast");
-    int (*reduce)(const void*, void*, std::size_t, int, int, int, void*, void*) = library.function("ncclReduce");
-    int (*all_to_all)(const void*, void*, std::size_t, int, void*,
-                      void*) = library.optional_function("ncclAlltoAll");  // since NCCL 2.28
-    int (*group_start)() = library.function("ncclGroupStart");
-    int (*group_end)() = library.function("ncclGroupEnd");
+    ApiCall<UniqueId*> unique_id = library.function("ncclGetUniqueId");
+    ApiCall<void**, int, UniqueId, int> init = library.function("ncclCommInitRank");
+    ApiCall<void*> destroy = library.function("ncclCommDestroy");
+    ApiCall<const void*, std::size_t, int, int, void*, void*> send = library.function("ncclSend");
+    ApiCall<void*, std::size_t, int, int, void*, void*> receive = library.function("ncclRecv");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> all_reduce = library.function("ncclAllReduce");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> reduce_scatter =
+        library.function("ncclReduceScatter");
+    ApiCall<const void*, void*, std::size_t, int, void*, void*> all_gather = library.function("ncclAllGather");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> broadcast = library.function("ncclBroadcast");
+    ApiCall<const void*, void*, std::size_t, int, int, int, void*, void*> reduce = library.function("ncclReduce");
+    ApiCall<const void*, void*, std::size_t, int, void*, void*> all_to_all =
+        library.optional_function("ncclAlltoAll");  // since NCCL 2.28
+    ApiCall<> group_start = library.function("ncclGroupStart");
+    ApiCall<> group_end = library.function("ncclGroupEnd");
     const char* (*error_string)(int) = library.function("ncclGetErrorString");
     const char* (*last_error)(void*) = library.optional_function("ncclGetLastError");  // since NCCL 2.13
 };

@@ -1,7 +1,7 @@
 // The common base of the CUDA and HIP devices, whose drivers have the same interface: streams, events, kernel modules,
 // managed memory and virtual memory. Each device adds its allocators, facts and compiler.
 //
-// Api is the function table of one driver; both tables use the same member names.
+// Api is the function table of one driver, a GpuApi with what only that driver has.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <map>
 
 #include "device/device.hpp"
+#include "device/gpu_api.hpp"
 #include "device/host/memory.hpp"
 #include "device/limits.hpp"
 #include "device/prelude.hpp"
@@ -80,15 +81,14 @@ std::unique_ptr<Gate> spin_gate(Device& device, Stream& stream,
 template <class Api>
 struct GpuStream : Stream {
     GpuStream(const Api& table, typename Api::Current current) : api(table), device(current) {
-        call(api, api.stream_create, &handle, non_blocking);
+        call(api, api.stream_create, &handle, gpu::stream_non_blocking);
     }
     ~GpuStream() override {
         release_on(api, device, [&] { api.stream_destroy(handle); });
     }
-    static constexpr unsigned non_blocking = 1;  // CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
     const Api& api;
     typename Api::Current device;
-    typename Api::Stream handle = nullptr;
+    gpu::StreamHandle handle = nullptr;
 };
 
 template <class Api>
@@ -101,7 +101,7 @@ struct GpuEvent : Event {
     }
     const Api& api;
     typename Api::Current device;
-    typename Api::Event handle = nullptr;
+    gpu::EventHandle handle = nullptr;
 };
 
 template <class Api>
@@ -116,13 +116,13 @@ struct GpuModule {
     GpuModule& operator=(const GpuModule&) = delete;
     const Api& api;
     typename Api::Current device;
-    typename Api::Module handle = nullptr;
+    gpu::ModuleHandle handle = nullptr;
 };
 
 template <class Api>
 struct GpuKernel : Kernel {
     std::shared_ptr<GpuModule<Api>> module;
-    typename Api::Function function = nullptr;
+    gpu::FunctionHandle function = nullptr;
 };
 
 template <class Api>
@@ -169,7 +169,7 @@ class GpuDevice : public Device {
         if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory cannot be prefetched");
         const auto scope = make_current();
         call(api_, api_.mem_prefetch, pointer(buffer.block().address + offset), bytes,
-             agent == Agent::gpu ? ordinal_ : host_ordinal, handle(stream));
+             agent == Agent::gpu ? ordinal_ : gpu::host_ordinal, handle(stream));
     }
     void advise(const Buffer& buffer, Advice advice) override {
         if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory does not support advice");
@@ -181,7 +181,7 @@ class GpuDevice : public Device {
         const auto& [number, of_gpu] = numbers[static_cast<std::size_t>(advice)];
         const auto scope = make_current();
         call(api_, api_.mem_advise, pointer(buffer.block().address), buffer.size(), number,
-             of_gpu ? ordinal_ : host_ordinal);
+             of_gpu ? ordinal_ : gpu::host_ordinal);
     }
     void wait(Stream& stream) override {
         const auto scope = make_current();
@@ -243,8 +243,8 @@ class GpuDevice : public Device {
         int value = 0;
         return api_.device_attribute(&value, which, ordinal_) == 0 ? value : 0;
     }
-    static typename Api::Stream handle(Stream& stream) { return static_cast<GpuStream<Api>&>(stream).handle; }
-    static typename Api::Event handle(Event& event) { return static_cast<GpuEvent<Api>&>(event).handle; }
+    static gpu::StreamHandle handle(Stream& stream) { return static_cast<GpuStream<Api>&>(stream).handle; }
+    static gpu::EventHandle handle(Event& event) { return static_cast<GpuEvent<Api>&>(event).handle; }
     static Pointer pointer(unsigned long long address) { return std::bit_cast<Pointer>(address); }
     static unsigned long long address(Pointer pointer) { return std::bit_cast<unsigned long long>(pointer); }
     // All memory shares one address space, so the host address of host memory serves for copies.
@@ -276,7 +276,7 @@ class GpuDevice : public Device {
     // Loads a module with one managed array, firsttouch_static.
     void obtain_static(Block& block, const std::string& image);
     void release_static(const Block& block) noexcept {
-        api_.module_unload(static_cast<typename Api::Module>(block.handle));
+        api_.module_unload(static_cast<gpu::ModuleHandle>(block.handle));
     }
     void obtain_registered(Block& block, Pages pages, unsigned flags);
     void release_registered(Block& block) noexcept {
@@ -298,11 +298,10 @@ class GpuDevice : public Device {
     };
     void grant_access(const Mapping& mapping, int ordinal) const {
         // Both vendors: location type 1 is a device, access 3 is read and write.
-        const typename Api::AccessDescription access{{1, ordinal}, 3};
+        const gpu::AccessDescription access{{1, ordinal}, 3};
         call(api_, api_.mem_set_access, mapping.start, mapping.bytes, &access, std::size_t{1});
     }
 
-    static constexpr int host_ordinal = -1;  // CU_DEVICE_CPU, hipCpuDeviceId
     const Api& api_;
     int ordinal_ = 0;
     typename Api::Current current_{};
@@ -361,7 +360,7 @@ void GpuDevice<Api>::open_access(Device& device) {
     try {
         const auto scope = make_current();
         const int result = api_.peer_enable(peer->current_, 0u);
-        if (result != Api::peer_enabled_before) api_.check(result, api_.library.name_of(api_.peer_enable));
+        if (result != gpu::peer_enabled_before) api_.check(result, api_.library.name_of(api_.peer_enable));
         const auto on_peer = peer->make_current();
         if (std::ranges::find(peer->peers_, ordinal_) != peer->peers_.end()) return;
         for (const Mapping& mapping : peer->mappings_) peer->grant_access(mapping, ordinal_);
@@ -404,7 +403,7 @@ void GpuDevice<Api>::queue_launch(Stream& stream, Kernel& kernel, Grid grid, std
 template <class Api>
 void GpuDevice<Api>::obtain_vmm(Block& block) {
     // Both vendors: type 1 is pinned, location type 1 is a device, granularity 0 is the minimum.
-    const typename Api::AllocationProperties properties{.type = 1, .location = {1, ordinal_}};
+    const gpu::AllocationProperties properties{.type = 1, .location = {1, ordinal_}};
     std::size_t granularity = 0;
     call(api_, api_.mem_granularity, &granularity, &properties, 0);
     const std::size_t bytes = (block.bytes + granularity - 1) / granularity * granularity;
@@ -426,7 +425,7 @@ void GpuDevice<Api>::obtain_vmm(Block& block) {
 
 template <class Api>
 void GpuDevice<Api>::obtain_static(Block& block, const std::string& image) {
-    typename Api::Module module{};
+    gpu::ModuleHandle module{};
     call(api_, api_.module_load, &module, image.c_str());
     Undo unload{[&] { api_.module_unload(module); }};
     Pointer array{};

@@ -11,6 +11,10 @@ namespace firsttouch {
 void set_library_paths(const std::string& name, std::vector<std::string> candidates);
 std::vector<std::string> library_paths(const std::string& name);
 
+// A function that returns the result code of its library, as most do.
+template <class... A>
+using ApiCall = int (*)(A...);
+
 // A function of a library, which converts to the pointer that is declared for it. Null if an optional one is missing.
 struct Symbol {
     void* address;

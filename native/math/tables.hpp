@@ -46,17 +46,18 @@ struct BlasTable : Table {
     std::string suffix;  // of those functions that have versions: "_v2" or ""
     int no_transpose;    // the vendor's constant for a matrix that is not transposed
 
-    int (*create)(void**) = function("Create" + suffix);
-    int (*destroy)(void*) = function("Destroy" + suffix);
-    int (*version)(void*, int*) = optional_function("GetVersion" + suffix);  // not in hipBLAS
-    int (*set_stream)(void*, void*) = function("SetStream" + suffix);
+    ApiCall<void**> create = function("Create" + suffix);
+    ApiCall<void*> destroy = function("Destroy" + suffix);
+    ApiCall<void*, int*> version = optional_function("GetVersion" + suffix);  // not in hipBLAS
+    ApiCall<void*, void*> set_stream = function("SetStream" + suffix);
     // nullptr, before ROCm 7: the library allocates its workspace itself.
-    int (*set_workspace)(void*, void*, std::size_t) = optional_function("SetWorkspace" + suffix);
-    int (*set_pointer_mode)(void*, int) = function("SetPointerMode" + suffix);
-    int (*set_math_mode)(void*, int) = optional_function("SetMathMode");
-    int (*sgemm)(void*, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*,
-                 float*, int) = function("Sgemm" + suffix);
-    int (*sdot)(void*, int, const float*, int, const float*, int, float*) = function("Sdot" + suffix);
+    ApiCall<void*, void*, std::size_t> set_workspace = optional_function("SetWorkspace" + suffix);
+    ApiCall<void*, int> set_pointer_mode = function("SetPointerMode" + suffix);
+    ApiCall<void*, int> set_math_mode = optional_function("SetMathMode");
+    ApiCall<void*, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*, float*,
+            int>
+        sgemm = function("Sgemm" + suffix);
+    ApiCall<void*, int, const float*, int, const float*, int, float*> sdot = function("Sdot" + suffix);
 };
 inline constexpr int scalars_on_host = 0, scalars_on_device = 1;  // pointer modes
 inline constexpr int default_math = 0;  // computes in at least the precision of the operands: no TF32
@@ -64,21 +65,21 @@ inline constexpr int default_math = 0;  // computes in at least the precision of
 struct SparseTable : Table {
     explicit SparseTable(const Table& opened) : Table(opened) { error_text = optional_function("GetErrorString"); }
 
-    int (*create)(void**) = function("Create");
-    int (*destroy)(void*) = function("Destroy");
-    int (*version)(void*, int*) = function("GetVersion");
-    int (*set_stream)(void*, void*) = function("SetStream");
-    int (*create_csr)(void**, std::int64_t, std::int64_t, std::int64_t, void*, void*, void*, int, int, int,
-                      int) = function("CreateCsr");
-    int (*destroy_matrix)(void*) = function("DestroySpMat");
-    int (*create_vector)(void**, std::int64_t, void*, int) = function("CreateDnVec");
-    int (*destroy_vector)(void*) = function("DestroyDnVec");
-    int (*set_vector)(void*, void*) = function("DnVecSetValues");
-    int (*spmv_bytes)(void*, int, const void*, void*, void*, const void*, void*, int, int,
-                      std::size_t*) = function("SpMV_bufferSize");
-    int (*spmv_analyse)(void*, int, const void*, void*, void*, const void*, void*, int, int,
-                        void*) = optional_function("SpMV_preprocess");  // since CUDA 12.4
-    int (*spmv)(void*, int, const void*, void*, void*, const void*, void*, int, int, void*) = function("SpMV");
+    ApiCall<void**> create = function("Create");
+    ApiCall<void*> destroy = function("Destroy");
+    ApiCall<void*, int*> version = function("GetVersion");
+    ApiCall<void*, void*> set_stream = function("SetStream");
+    ApiCall<void**, std::int64_t, std::int64_t, std::int64_t, void*, void*, void*, int, int, int, int> create_csr =
+        function("CreateCsr");
+    ApiCall<void*> destroy_matrix = function("DestroySpMat");
+    ApiCall<void**, std::int64_t, void*, int> create_vector = function("CreateDnVec");
+    ApiCall<void*> destroy_vector = function("DestroyDnVec");
+    ApiCall<void*, void*> set_vector = function("DnVecSetValues");
+    ApiCall<void*, int, const void*, void*, void*, const void*, void*, int, int, std::size_t*> spmv_bytes =
+        function("SpMV_bufferSize");
+    ApiCall<void*, int, const void*, void*, void*, const void*, void*, int, int, void*> spmv_analyse =
+        optional_function("SpMV_preprocess");  // since CUDA 12.4
+    ApiCall<void*, int, const void*, void*, void*, const void*, void*, int, int, void*> spmv = function("SpMV");
 };
 // These constants are the same for both vendors.
 inline constexpr int not_transposed = 0, index_i32 = 2, from_zero = 0, f32 = 0, default_algorithm = 0;
@@ -91,16 +92,16 @@ struct FftTable : Table {
     explicit FftTable(const Table& opened) : Table(opened) { error_text = fft_error_text; }
     using Handle = PlanHandle;
 
-    int (*version)(int*) = function("GetVersion");
-    int (*create)(Handle*) = function("Create");
-    int (*destroy)(Handle) = function("Destroy");
-    int (*set_stream)(Handle, void*) = function("SetStream");
-    int (*set_auto_allocation)(Handle, int) = function("SetAutoAllocation");
-    int (*make_plan_2d)(Handle, int, int, int, std::size_t*) = function("MakePlan2d");
-    int (*set_work_area)(Handle, void*) = function("SetWorkArea");
-    int (*r2c)(Handle, float*, void*) = function("ExecR2C");
-    int (*c2r)(Handle, void*, float*) = function("ExecC2R");
-    int (*c2c)(Handle, void*, void*, int) = function("ExecC2C");
+    ApiCall<int*> version = function("GetVersion");
+    ApiCall<Handle*> create = function("Create");
+    ApiCall<Handle> destroy = function("Destroy");
+    ApiCall<Handle, void*> set_stream = function("SetStream");
+    ApiCall<Handle, int> set_auto_allocation = function("SetAutoAllocation");
+    ApiCall<Handle, int, int, int, std::size_t*> make_plan_2d = function("MakePlan2d");
+    ApiCall<Handle, void*> set_work_area = function("SetWorkArea");
+    ApiCall<Handle, float*, void*> r2c = function("ExecR2C");
+    ApiCall<Handle, void*, float*> c2r = function("ExecC2R");
+    ApiCall<Handle, void*, void*, int> c2c = function("ExecC2C");
 };
 // These constants are the same for both vendors.
 inline constexpr int type_r2c = 0x2a, type_c2r = 0x2c, type_c2c = 0x29, fft_forward = -1, fft_backward = 1;

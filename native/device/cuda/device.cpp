@@ -69,7 +69,7 @@ class CudaDevice : public GpuDevice<Driver> {
 };
 
 std::string CudaDevice::uuid() const {
-    Uuid id{};
+    gpu::Uuid id{};
     if (api_.device_uuid(&id, ordinal_) != 0) return "";
     std::string text = "GPU-";
     for (int i = 0; i < 16; ++i) {
@@ -86,7 +86,7 @@ Facts CudaDevice::facts() {
     call(api_, api_.device_name, title, static_cast<int>(sizeof(title)), ordinal_);
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
-    api_.driver_version(&version);
+    api_.version(&version);
     const DeviceMemory device_memory = available_memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
@@ -186,7 +186,7 @@ void CudaDevice::add_allocators() {
 }
 
 void CudaDevice::obtain_host_pinned(Block& block, unsigned flags) {
-    call(api_, api_.mem_host_alloc, &block.base, block.bytes, host_portable | host_device_map | flags);
+    call(api_, api_.mem_host_alloc, &block.base, block.bytes, gpu::host_portable | host_device_map | flags);
     block.host = block.base;
     Undo free_host{[&] { api_.mem_free_host(block.base); }};
     block.address = mapped_address(block.base);
@@ -218,10 +218,10 @@ Block CudaDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
         obtain_host_pinned(block, host_write_combined);
         break;
     case Allocator::registered:
-        obtain_registered(block, pages, register_portable | register_device_map);
+        obtain_registered(block, pages, gpu::register_portable | gpu::register_mapped);
         break;
     case Allocator::managed:
-        call(api_, api_.mem_alloc_managed, &block.address, bytes, managed_attach_global);
+        call(api_, api_.mem_alloc_managed, &block.address, bytes, gpu::managed_attach_global);
         block.host = reinterpret_cast<void*>(block.address);
         break;
     case Allocator::managed_static:
@@ -264,14 +264,13 @@ void CudaDevice::release_on_device(Block& block) {
 }
 
 Binary CudaDevice::compile(const Source& source) {
-    Compiled compiled = nvrtc_compile(translation_unit(source, "cuda"), source.name, architecture());
-    return {"cubin", std::move(compiled.cubin), std::move(compiled.ptx), std::move(compiled.log)};
+    return nvrtc_compile(translation_unit(source, "cuda"), source.name, architecture());
 }
 
 std::string CudaDevice::image(const Source& source) {
     int driver_version = 0, major = 0, minor = 0;
-    api_.driver_version(&driver_version);
-    Nvrtc::instance().version(&major, &minor);
+    api_.version(&driver_version);
+    Driver::compiler().version(&major, &minor);
     const std::string key = "cuda/" + architecture() + "/" + std::to_string(driver_version) + "/" +
                             std::to_string(major) + "." + std::to_string(minor) + "/" +
                             translation_unit(source, "cuda");

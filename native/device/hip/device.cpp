@@ -63,9 +63,9 @@ class HipDevice : public GpuDevice<Runtime> {
 // HIP's UUID has 16 bytes. On most GPUs they are the digits of a number as text; otherwise they are shown in
 // hexadecimal.
 std::string HipDevice::uuid() const {
-    Uuid id{};
+    gpu::Uuid id{};
     if (api_.device_uuid(&id, ordinal_) != 0) return "";
-    const std::string raw(id.bytes, sizeof(id.bytes));
+    const std::string raw(id.bytes, id.bytes + sizeof(id.bytes));
     std::string text = "GPU-";
     if (std::all_of(raw.begin(), raw.end(), [](unsigned char c) { return std::isxdigit(c); })) return text + raw;
     for (const unsigned char c : raw) {
@@ -81,7 +81,7 @@ Facts HipDevice::facts() {
     call(api_, api_.device_name, title, static_cast<int>(sizeof(title)), ordinal_);
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
-    api_.runtime_version(&version);  // hip_version.h: major * 10^7 + minor * 10^5 + patch
+    api_.version(&version);  // hip_version.h: major * 10^7 + minor * 10^5 + patch
     const DeviceMemory device_memory = available_memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
@@ -220,7 +220,7 @@ void HipDevice::add_allocators() {
 }
 
 void HipDevice::obtain_pinned(Block& block, unsigned flags) {
-    call(api_, api_.mem_host_alloc, &block.base, block.bytes, host_portable | flags);
+    call(api_, api_.mem_host_alloc, &block.base, block.bytes, gpu::host_portable | flags);
     Undo free_host{[&] { api_.mem_free_host(block.base); }};
     block.address = mapped_address(block.base);
     free_host.armed = false;
@@ -228,7 +228,7 @@ void HipDevice::obtain_pinned(Block& block, unsigned flags) {
 }
 
 void HipDevice::obtain_managed(Block& block) {
-    call(api_, api_.mem_alloc_managed, &block.base, block.bytes, managed_attach_global);
+    call(api_, api_.mem_alloc_managed, &block.base, block.bytes, gpu::managed_attach_global);
     Undo free_managed{[&] { api_.mem_free(block.base); }};
     if (block.allocator == Allocator::coarse_grained)
         call(api_, api_.mem_advise, block.base, block.bytes, advise_coarse_grain, ordinal_);
@@ -265,7 +265,7 @@ Block HipDevice::obtain(Allocator allocator, std::size_t bytes, Pages pages) {
         obtain_pinned(block, host_non_coherent);
         break;
     case Allocator::registered:
-        obtain_registered(block, pages, register_portable | register_mapped);
+        obtain_registered(block, pages, gpu::register_portable | gpu::register_mapped);
         break;
     case Allocator::managed:
     case Allocator::coarse_grained:
@@ -314,14 +314,13 @@ void HipDevice::release_on_device(Block& block) {
 }
 
 Binary HipDevice::compile(const Source& source) {
-    Compiled compiled = hiprtc_compile(translation_unit(source, "hip"), source.name, architecture_, defines());
-    return {"hsaco", std::move(compiled.code), "", std::move(compiled.log)};
+    return hiprtc_compile(translation_unit(source, "hip"), source.name, architecture_, defines());
 }
 
 std::string HipDevice::image(const Source& source) {
     int version = 0, major = 0, minor = 0;
-    api_.runtime_version(&version);
-    Hiprtc::instance().version(&major, &minor);
+    api_.version(&version);
+    Runtime::compiler().version(&major, &minor);
     std::string key = "hip/" + architecture_ + "/" + std::to_string(version) + "/" + std::to_string(major) + "." +
                       std::to_string(minor) + "/";
     for (const auto& define : defines()) key += define + "/";
