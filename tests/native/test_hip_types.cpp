@@ -1,6 +1,5 @@
 // Compares the types and numbers of HIP that the core declares with AMD's headers where those are installed. This
 // file is separate from test_vendor_types.cpp because AMD's and NVIDIA's headers declare the same vector types.
-#include "device/gpu.hpp"
 #include "device/hip/api.hpp"
 #include "math/tables.hpp"
 #include "signature.hpp"

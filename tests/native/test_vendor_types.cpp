@@ -1,6 +1,5 @@
 // Compares the types and numbers of vendors that the core declares with the vendors' headers where those are installed.
 #include "device/cuda/api.hpp"
-#include "device/gpu.hpp"
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
 #include "math/tables.hpp"
