@@ -100,3 +100,5 @@ DEFINED(RuntimeCompiler, log, hiprtcGetProgramLog);
 DEFINED(RuntimeCompiler, code_size, hiprtcGetCodeSize);
 DEFINED(RuntimeCompiler, code, hiprtcGetCode);
 #undef DEFINED
+// An overload would compile too, and be missing in the library.
+#pragma GCC diagnostic error "-Wmissing-declarations"
