@@ -243,15 +243,15 @@ void bind_device(nb::module_& m) {
     m.def(
         "nvrtc_compile",
         [](const std::string& text, const std::string& name, const std::string& architecture) {
-            const cuda::Compiled compiled = cuda::nvrtc_compile(text, name, architecture);
-            return std::make_tuple(nb::bytes(compiled.cubin.data(), compiled.cubin.size()), compiled.ptx, compiled.log);
+            const Binary binary = cuda::nvrtc_compile(text, name, architecture);
+            return std::make_tuple(nb::bytes(binary.code.data(), binary.code.size()), binary.assembly, binary.log);
         },
         "text"_a, "name"_a, "architecture"_a, "Compiles CUDA C++ without a GPU. Returns (cubin, PTX, log).");
     m.def(
         "hiprtc_compile",
         [](const std::string& text, const std::string& name, const std::string& architecture) {
-            const hip::Compiled compiled = hip::hiprtc_compile(text, name, architecture);
-            return std::make_tuple(nb::bytes(compiled.code.data(), compiled.code.size()), compiled.log);
+            const Binary binary = hip::hiprtc_compile(text, name, architecture);
+            return std::make_tuple(nb::bytes(binary.code.data(), binary.code.size()), binary.log);
         },
         "text"_a, "name"_a, "architecture"_a, "Compiles HIP C++ without a GPU. Returns (code object, log).");
     m.def(

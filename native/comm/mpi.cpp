@@ -18,25 +18,7 @@ constexpr std::size_t status_bytes = 64;  // 24 in Open MPI, 20 in MPICH, 32 in 
 struct MpiTable {
     Library library;
 
-    explicit MpiTable(const std::string& path) : library("mpi", {path}) {
-        library.load(comm_rank, "MPI_Comm_rank");
-        library.load(comm_size, "MPI_Comm_size");
-        library.load(send, "MPI_Send");
-        library.load(receive, "MPI_Recv");
-        library.load(start_send, "MPI_Isend");
-        library.load(start_receive, "MPI_Irecv");
-        library.load(wait, "MPI_Wait");
-        library.load(wait_all, "MPI_Waitall");
-        library.load(get_count, "MPI_Get_count");
-        library.load(all_reduce, "MPI_Allreduce");
-        library.load(reduce_scatter, "MPI_Reduce_scatter_block");
-        library.load(all_gather, "MPI_Allgather");
-        library.load(broadcast, "MPI_Bcast");
-        library.load(reduce, "MPI_Reduce");
-        library.load(all_to_all, "MPI_Alltoall");
-        library.load(barrier, "MPI_Barrier");
-        library.load(error_string, "MPI_Error_string");
-    }
+    explicit MpiTable(const std::string& path) : library("mpi", {path}) {}
 
     template <class Function, class... A>
     void call(Function* function, A... arguments) const {
@@ -48,23 +30,24 @@ struct MpiTable {
         throw VendorError(library.name_of(function) + ": " + text);
     }
 
-    int (*comm_rank)(Handle, int*);
-    int (*comm_size)(Handle, int*);
-    int (*send)(const void*, int, Handle, int, int, Handle);
-    int (*receive)(void*, int, Handle, int, int, Handle, void*);
-    int (*start_send)(const void*, int, Handle, int, int, Handle, void*);
-    int (*start_receive)(void*, int, Handle, int, int, Handle, void*);
-    int (*wait)(void*, void*);
-    int (*wait_all)(int, void*, void*);
-    int (*get_count)(const void*, Handle, int*);
-    int (*all_reduce)(const void*, void*, int, Handle, Handle, Handle);
-    int (*reduce_scatter)(const void*, void*, int, Handle, Handle, Handle);
-    int (*all_gather)(const void*, int, Handle, void*, int, Handle, Handle);
-    int (*broadcast)(void*, int, Handle, int, Handle);
-    int (*reduce)(const void*, void*, int, Handle, Handle, int, Handle);
-    int (*all_to_all)(const void*, int, Handle, void*, int, Handle, Handle);
-    int (*barrier)(Handle);
-    int (*error_string)(int, char*, int*);
+    ApiCall<Handle, int*> comm_rank = library.function("MPI_Comm_rank");
+    ApiCall<Handle, int*> comm_size = library.function("MPI_Comm_size");
+    ApiCall<const void*, int, Handle, int, int, Handle> send = library.function("MPI_Send");
+    ApiCall<void*, int, Handle, int, int, Handle, void*> receive = library.function("MPI_Recv");
+    ApiCall<const void*, int, Handle, int, int, Handle, void*> start_send = library.function("MPI_Isend");
+    ApiCall<void*, int, Handle, int, int, Handle, void*> start_receive = library.function("MPI_Irecv");
+    ApiCall<void*, void*> wait = library.function("MPI_Wait");
+    ApiCall<int, void*, void*> wait_all = library.function("MPI_Waitall");
+    ApiCall<const void*, Handle, int*> get_count = library.function("MPI_Get_count");
+    ApiCall<const void*, void*, int, Handle, Handle, Handle> all_reduce = library.function("MPI_Allreduce");
+    ApiCall<const void*, void*, int, Handle, Handle, Handle> reduce_scatter =
+        library.function("MPI_Reduce_scatter_block");
+    ApiCall<const void*, int, Handle, void*, int, Handle, Handle> all_gather = library.function("MPI_Allgather");
+    ApiCall<void*, int, Handle, int, Handle> broadcast = library.function("MPI_Bcast");
+    ApiCall<const void*, void*, int, Handle, Handle, int, Handle> reduce = library.function("MPI_Reduce");
+    ApiCall<const void*, int, Handle, void*, int, Handle, Handle> all_to_all = library.function("MPI_Alltoall");
+    ApiCall<Handle> barrier = library.function("MPI_Barrier");
+    ApiCall<int, char*, int*> error_string = library.function("MPI_Error_string");
 };
 
 class Mpi : public Comm {

@@ -20,22 +20,7 @@ struct XcclTable {
     Library library;
 
     XcclTable(const std::string& name, const std::vector<std::string>& sonames) : library(name, sonames) {
-        library.load(unique_id, "ncclGetUniqueId");
-        library.load(init, "ncclCommInitRank");
-        library.load(destroy, "ncclCommDestroy");
-        library.load(send, "ncclSend");
-        library.load(receive, "ncclRecv");
-        library.load(all_reduce, "ncclAllReduce");
-        library.load(reduce_scatter, "ncclReduceScatter");
-        library.load(all_gather, "ncclAllGather");
-        library.load(broadcast, "ncclBroadcast");
-        library.load(reduce, "ncclReduce");
-        library.load(group_start, "ncclGroupStart");
-        library.load(group_end, "ncclGroupEnd");
-        library.load(error_string, "ncclGetErrorString");
-        library.load_optional(last_error, "ncclGetLastError");                         // since NCCL 2.13
-        library.load_optional(all_to_all, "ncclAlltoAll");                             // since NCCL 2.28
-        if (all_to_all == nullptr) library.load_optional(all_to_all, "ncclAllToAll");  // RCCL's own
+        if (all_to_all == nullptr) all_to_all = library.optional_function("ncclAllToAll");  // RCCL's own
     }
 
     template <class Function, class... A>
@@ -58,21 +43,23 @@ struct XcclTable {
         call(group_end);
     }
 
-    int (*unique_id)(UniqueId*);
-    int (*init)(void**, int, UniqueId, int);
-    int (*destroy)(void*);
-    int (*send)(const void*, std::size_t, int, int, void*, void*);
-    int (*receive)(void*, std::size_t, int, int, void*, void*);
-    int (*all_reduce)(const void*, void*, std::size_t, int, int, void*, void*);
-    int (*reduce_scatter)(const void*, void*, std::size_t, int, int, void*, void*);
-    int (*all_gather)(const void*, void*, std::size_t, int, void*, void*);
-    int (*broadcast)(const void*, void*, std::size_t, int, int, void*, void*);
-    int (*reduce)(const void*, void*, std::size_t, int, int, int, void*, void*);
-    int (*all_to_all)(const void*, void*, std::size_t, int, void*, void*) = nullptr;
-    int (*group_start)();
-    int (*group_end)();
-    const char* (*error_string)(int);
-    const char* (*last_error)(void*) = nullptr;
+    ApiCall<UniqueId*> unique_id = library.function("ncclGetUniqueId");
+    ApiCall<void**, int, UniqueId, int> init = library.function("ncclCommInitRank");
+    ApiCall<void*> destroy = library.function("ncclCommDestroy");
+    ApiCall<const void*, std::size_t, int, int, void*, void*> send = library.function("ncclSend");
+    ApiCall<void*, std::size_t, int, int, void*, void*> receive = library.function("ncclRecv");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> all_reduce = library.function("ncclAllReduce");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> reduce_scatter =
+        library.function("ncclReduceScatter");
+    ApiCall<const void*, void*, std::size_t, int, void*, void*> all_gather = library.function("ncclAllGather");
+    ApiCall<const void*, void*, std::size_t, int, int, void*, void*> broadcast = library.function("ncclBroadcast");
+    ApiCall<const void*, void*, std::size_t, int, int, int, void*, void*> reduce = library.function("ncclReduce");
+    ApiCall<const void*, void*, std::size_t, int, void*, void*> all_to_all =
+        library.optional_function("ncclAlltoAll");  // since NCCL 2.28
+    ApiCall<> group_start = library.function("ncclGroupStart");
+    ApiCall<> group_end = library.function("ncclGroupEnd");
+    const char* (*error_string)(int) = library.function("ncclGetErrorString");
+    const char* (*last_error)(void*) = library.optional_function("ncclGetLastError");  // since NCCL 2.13
 };
 
 const XcclTable& nccl() {

@@ -1,52 +1,44 @@
-// A program of a run-time compiler. NVRTC and hipRTC have the same interface; Api is the function table of either.
+// A run-time compiler as a table of functions. NVRTC and hipRTC have the same interface, and names that differ in the
+// prefix, which is also the name of the library: "nvrtc" or "hiprtc".
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/library.hpp"
 
 namespace firsttouch {
 
-template <class Api>
-class CompilerProgram {
-  public:
-    CompilerProgram(const Api& api, const std::string& text, const std::string& file) : api_(api), file_(file) {
-        if (const int result = api_.create(&program_, text.c_str(), file.c_str(), 0, nullptr, nullptr); result != 0)
-            throw VendorError(api_.library.name_of(api_.create) + ": " + api_.error_string(result));
-    }
-    ~CompilerProgram() { api_.destroy(&program_); }
-    CompilerProgram(const CompilerProgram&) = delete;
-    CompilerProgram& operator=(const CompilerProgram&) = delete;
+struct RuntimeCompiler {
+    using Program = struct ProgramTag*;
 
-    // Returns the log. Throws VendorError with the log if the text does not compile.
-    std::string compile(const std::vector<std::string>& options) {
-        std::vector<const char*> list;
-        for (const auto& option : options) list.push_back(option.c_str());
-        const int result = api_.compile(program_, static_cast<int>(list.size()), list.data());
-        std::string log = fetch(api_.log_size, api_.log);
-        if (result != 0)
-            throw VendorError(api_.library.name_of(api_.compile) + " of " + file_ + " with " + options.front() + ": " +
-                              api_.error_string(result) + "\n" + log);
-        return log;
-    }
+    // code_in_names: how the functions that return machine code call it.
+    RuntimeCompiler(const std::string& name, const std::vector<std::string>& sonames, std::string machine_code,
+                    const std::string& code_in_names);
 
-    // Returns a variable-length result, read by a pair of calls: its size, then its content. Empty if there is none.
-    template <class Program>
-    std::string fetch(int (*size_of)(Program, std::size_t*), int (*get)(Program, char*)) const {
-        std::size_t size = 0;
-        std::string out;
-        if (size_of(program_, &size) == 0 && size > 0) {
-            out.resize(size);
-            get(program_, out.data());
-        }
-        return out;
-    }
+    // Compiles a text; no GPU is needed. Throws VendorError with the log if it does not compile.
+    Binary binary(const std::string& text, const std::string& file, const std::vector<std::string>& options) const;
+
+    std::string prefix;
+    std::string machine_code;  // "cubin" or "hsaco"
+    Library library;
+    ApiCall<int*, int*> version = function("Version");
+    const char* (*error_string)(int) = function("GetErrorString");
+    ApiCall<Program*, const char*, const char*, int, const char* const*, const char* const*> create =
+        function("CreateProgram");
+    ApiCall<Program*> destroy = function("DestroyProgram");
+    ApiCall<Program, int, const char* const*> compile = function("CompileProgram");
+    ApiCall<Program, std::size_t*> log_size = function("GetProgramLogSize");
+    ApiCall<Program, char*> log = function("GetProgramLog");
+    ApiCall<Program, std::size_t*> code_size;
+    ApiCall<Program, char*> code;
+    ApiCall<Program, std::size_t*> assembly_size = optional_function("GetPTXSize");  // not in hipRTC
+    ApiCall<Program, char*> assembly = optional_function("GetPTX");
 
   private:
-    const Api& api_;
-    std::string file_;
-    typename Api::Program program_ = nullptr;
+    Symbol function(const std::string& name) { return library.function(prefix + name); }
+    Symbol optional_function(const std::string& name) { return library.optional_function(prefix + name); }
 };
 
 }  // namespace firsttouch

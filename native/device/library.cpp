@@ -38,17 +38,16 @@ Library::Library(const std::string& name, const std::vector<std::string>& fallba
     throw Unavailable("the " + name + " library was not found: " + tried);
 }
 
-void* Library::optional_symbol(const char* function) const { return dlsym(handle_, function); }
-
-void* Library::symbol(const char* function) const {
-    void* address = optional_symbol(function);
-    if (address == nullptr) throw Unavailable(path_ + " has no function " + function);
-    return address;
+Symbol Library::optional_function(const std::string& name) {
+    void* const address = dlsym(handle_, name.c_str());
+    if (address != nullptr) names_[address] = name;
+    return {address};
 }
 
-void* Library::remember(void* address, const std::string& function) {
-    if (address != nullptr) names_[address] = function;
-    return address;
+Symbol Library::function(const std::string& name) {
+    const Symbol found = optional_function(name);
+    if (found.address == nullptr) throw Unavailable(path_ + " has no function " + name);
+    return found;
 }
 
 std::string Library::name_at(const void* address) const {

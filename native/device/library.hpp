@@ -11,6 +11,19 @@ namespace firsttouch {
 void set_library_paths(const std::string& name, std::vector<std::string> candidates);
 std::vector<std::string> library_paths(const std::string& name);
 
+// A function that returns the result code of its library, as most do.
+template <class... A>
+using ApiCall = int (*)(A...);
+
+// A function of a library, which converts to the pointer that is declared for it. Null if an optional one is missing.
+struct Symbol {
+    void* address;
+    template <class F>
+    operator F*() const {
+        return reinterpret_cast<F*>(address);
+    }
+};
+
 class Library {
   public:
     // Tries the paths set for `name`, or `fallbacks` if none are set. Throws Unavailable with the errors of all
@@ -19,18 +32,10 @@ class Library {
 
     const std::string& path() const { return path_; }
 
-    // If the library has no such function, symbol throws Unavailable and optional_symbol returns nullptr.
-    void* symbol(const char* function) const;
-    void* optional_symbol(const char* function) const;
-
-    template <class F>
-    void load(F*& pointer, const std::string& function) {
-        pointer = reinterpret_cast<F*>(remember(symbol(function.c_str()), function));
-    }
-    template <class F>
-    void load_optional(F*& pointer, const std::string& function) {
-        pointer = reinterpret_cast<F*>(remember(optional_symbol(function.c_str()), function));
-    }
+    // A table of functions initialises or assigns its members with these. If the library has no such function,
+    // `function` throws Unavailable.
+    Symbol function(const std::string& name);
+    Symbol optional_function(const std::string& name);
 
     // The name under which a function was loaded, without a "_v2" suffix. For error messages.
     template <class F>
@@ -39,7 +44,6 @@ class Library {
     }
 
   private:
-    void* remember(void* address, const std::string& function);
     std::string name_at(const void* address) const;
 
     void* handle_ = nullptr;  // kept open until the process ends: vendor libraries do not unload safely

@@ -22,19 +22,19 @@ Cupti& Cupti::instance() {
 }
 
 Cupti::Cupti() : library(open_library()) {
-    library.load(get_version, "cuptiGetVersion");
-    library.load(get_result_string, "cuptiGetResultString");
-    library.load(subscribe, "cuptiSubscribe");
-    library.load(unsubscribe, "cuptiUnsubscribe");
-    library.load(register_callbacks, "cuptiActivityRegisterCallbacks");
-    library.load(configure, "cuptiActivityConfigureUnifiedMemoryCounter");
-    library.load(enable, "cuptiActivityEnable");
-    library.load(disable, "cuptiActivityDisable");
-    library.load(flush, "cuptiActivityFlushAll");
-    library.load(next_record, "cuptiActivityGetNextRecord");
-    library.load(dropped_records, "cuptiActivityGetNumDroppedRecords");
-    library.load(get_timestamp, "cuptiGetTimestamp");
-    library.load_optional(enable_callback, "cuptiEnableCallback");
+    get_version = library.function("cuptiGetVersion");
+    get_result_string = library.function("cuptiGetResultString");
+    subscribe = library.function("cuptiSubscribe");
+    unsubscribe = library.function("cuptiUnsubscribe");
+    register_callbacks = library.function("cuptiActivityRegisterCallbacks");
+    configure = library.function("cuptiActivityConfigureUnifiedMemoryCounter");
+    enable = library.function("cuptiActivityEnable");
+    disable = library.function("cuptiActivityDisable");
+    flush = library.function("cuptiActivityFlushAll");
+    next_record = library.function("cuptiActivityGetNextRecord");
+    dropped_records = library.function("cuptiActivityGetNumDroppedRecords");
+    get_timestamp = library.function("cuptiGetTimestamp");
+    enable_callback = library.optional_function("cuptiEnableCallback");
 }
 
 }  // namespace firsttouch::cupti

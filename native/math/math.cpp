@@ -7,59 +7,6 @@
 namespace firsttouch {
 namespace math {
 
-void Table::check(int result, const std::string& call) const {
-    if (result == 0) return;
-    const char* text = error_text == nullptr ? nullptr : error_text(result);
-    throw VendorError(call + ": " + (text == nullptr ? "failed" : text) + " (" + std::to_string(result) + ")");
-}
-
-std::string Table::title_with_version(int version) const {
-    if (version_unit == 0 || version == 0) return title;
-    return title + " " + std::to_string(version / version_unit) + "." + std::to_string(version % version_unit / 100) +
-           "." + std::to_string(version % 100);
-}
-
-void load(SparseTable& table, const std::string& prefix) {
-    table.library.load_optional(table.error_text, prefix + "GetErrorString");
-    table.library.load(table.create, prefix + "Create");
-    table.library.load(table.destroy, prefix + "Destroy");
-    table.library.load(table.version, prefix + "GetVersion");
-    table.library.load(table.set_stream, prefix + "SetStream");
-    table.library.load(table.create_csr, prefix + "CreateCsr");
-    table.library.load(table.destroy_matrix, prefix + "DestroySpMat");
-    table.library.load(table.create_vector, prefix + "CreateDnVec");
-    table.library.load(table.destroy_vector, prefix + "DestroyDnVec");
-    table.library.load(table.set_vector, prefix + "DnVecSetValues");
-    table.library.load(table.spmv_bytes, prefix + "SpMV_bufferSize");
-    table.library.load_optional(table.spmv_analyse, prefix + "SpMV_preprocess");  // since CUDA 12.4
-    table.library.load(table.spmv, prefix + "SpMV");
-}
-
-// Neither vendor's FFT library has a function that describes its result codes.
-const char* fft_error_text(int result) {
-    static constexpr const char* texts[] = {"success",
-                                            "invalid plan",
-                                            "allocation failed",
-                                            "invalid type",
-                                            "invalid value",
-                                            "internal error",
-                                            "execution failed",
-                                            "set-up failed",
-                                            "invalid size",
-                                            "unaligned data",
-                                            "incomplete list of parameters",
-                                            "invalid device",
-                                            "parse error",
-                                            "no workspace",
-                                            "not implemented",
-                                            nullptr,
-                                            "not supported",
-                                            "a library that it needs is missing",
-                                            "NVRTC failed",
-                                            "nvJitLink failed"};
-    return result >= 0 && result < static_cast<int>(std::size(texts)) ? texts[result] : nullptr;
-}
-
 namespace {
 
 // Opens the library of the device's vendor. A library that is installed but cannot be initialised counts as

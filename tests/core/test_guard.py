@@ -16,7 +16,7 @@ NATIVE = Path(__file__).parents[2] / "native"
 
 # Calls that allocate memory of a size that the user chooses, and the only files that may contain them.
 HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
-CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.hpp"
+GPU, GPU_HEADER, HIP = "device/gpu.cpp", "device/gpu.hpp", "device/hip/device.cpp"
 # What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
 NAMES, JOURNAL, RINGS = "profile/inject/nvtx.cpp", "profile/inject/journal.cpp", "profile/perf.cpp"
 TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
@@ -24,19 +24,19 @@ FORKED = "events/home_process.hpp"  # a page that the kernel wipes in a forked p
 OBTAINING = {
     r"\b(?:std::)?malloc\(": {HOST, NAMES},
     r"\bmmap\(": {HOST, JOURNAL, RINGS, TRACKED, FORKED},
-    r"\.mem_alloc\b": {CUDA, HIP},
-    r"\.mem_alloc_managed\b": {CUDA, HIP},
+    r"\.mem_alloc\b": {GPU},
+    r"\.mem_alloc_managed\b": {GPU},
     r"\.mem_alloc_flags\b": {HIP},
-    r"\.mem_host_alloc\b": {CUDA, HIP},
+    r"\.mem_host_alloc\b": {GPU},
     r"\.mem_host_register\b": {GPU},
-    r"\.mem_create\b": {GPU, CUDA, HIP},  # the devices check whether the function exists
-    r"\.module_load\b": {GPU, CUDA},  # kernels; a __managed__ array
+    r"\.mem_create\b": {GPU},
+    r"\.module_load\b": {GPU, GPU_HEADER},  # kernels; a __managed__ array
     r"\bcreate_buffer,": {OPENCL},
     r"\bsvm_alloc,": {OPENCL},
     r"\b(?:posix_memalign|aligned_alloc|memalign|p?valloc|calloc|realloc)\(": set(),
     r"\b(?:sbrk|shmget|shm_open|memfd_create|numa_alloc\w*)\(": set(),
     r"\bnew \w+[^;(]*\[": set(),
-    r"\bobtain\(": {HOST, CUDA, HIP, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
+    r"\bobtain\(": {HOST, GPU, GPU_HEADER, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
     | {"probe/allocation.cpp"},  # times obtain itself, and holds a Reservation for all of it
     r"\bobtain_host\(": {HOST, GPU, OPENCL, "device/host/device.cpp", "device/host/memory.hpp"},
 }

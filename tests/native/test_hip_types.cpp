@@ -1,6 +1,5 @@
 // Compares the types and numbers of HIP that the core declares with AMD's headers where those are installed. This
 // file is separate from test_vendor_types.cpp because AMD's and NVIDIA's headers declare the same vector types.
-#include "device/gpu.hpp"
 #include "device/hip/api.hpp"
 #include "math/tables.hpp"
 #include "signature.hpp"
@@ -35,15 +34,15 @@ TEST(VendorTypes, HipRuntime) {
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // of hipHostMalloc in ROCm 6.3, not in 7
 #if defined(HIP_VERSION_MAJOR) && HIP_VERSION_MAJOR >= 6
     using namespace hip;
+    using namespace gpu;
     static_assert(sizeof(Properties) >= 2 * sizeof(hipDeviceProp_t));
     static_assert(Properties::name_offset == offsetof(hipDeviceProp_t, gcnArchName));
     static_assert(Properties::name_bytes == sizeof(hipDeviceProp_t::gcnArchName));
     static_assert(sizeof(Uuid) == sizeof(hipUUID));
     static_assert(sizeof(Location) == sizeof(hipMemLocation) && offsetof(Location, id) == offsetof(hipMemLocation, id));
-    using AllocationProperties = Runtime::AllocationProperties;
     static_assert(sizeof(AllocationProperties) == sizeof(hipMemAllocationProp));
     static_assert(offsetof(AllocationProperties, type) == offsetof(hipMemAllocationProp, type));
-    static_assert(offsetof(AllocationProperties, requested_handle_type) ==
+    static_assert(offsetof(AllocationProperties, requested_handle_types) ==
                   offsetof(hipMemAllocationProp, requestedHandleType));
     static_assert(offsetof(AllocationProperties, location) == offsetof(hipMemAllocationProp, location));
     static_assert(offsetof(AllocationProperties, win32_metadata) ==
@@ -52,15 +51,15 @@ TEST(VendorTypes, HipRuntime) {
     static_assert(offsetof(AllocationProperties, flags.gpu_direct_rdma_capable) ==
                   offsetof(hipMemAllocationProp, allocFlags.gpuDirectRDMACapable));
     static_assert(offsetof(AllocationProperties, flags.usage) == offsetof(hipMemAllocationProp, allocFlags.usage));
-    using Access = Runtime::AccessDescription;
-    static_assert(sizeof(Access) == sizeof(hipMemAccessDesc));
-    static_assert(offsetof(Access, flags) == offsetof(hipMemAccessDesc, flags));
+    static_assert(sizeof(AccessDescription) == sizeof(hipMemAccessDesc));
+    static_assert(offsetof(AccessDescription, flags) == offsetof(hipMemAccessDesc, flags));
 
     // Constants that the core writes as numbers.
-    static_assert(hipSuccess == 0 && hipErrorNoDevice == no_device && hipCpuDeviceId == -1);
+    static_assert(hipSuccess == 0 && hipErrorNoDevice == no_device && hipCpuDeviceId == host_ordinal);
     static_assert(hipMemLocationTypeDevice == 1 && hipMemAllocationTypePinned == 1);
     static_assert(hipMemAccessFlagsProtReadWrite == 3 && hipMemAllocationGranularityMinimum == 0);
-    static_assert(hipEventDefault == 0 && GpuStream<Runtime>::non_blocking == hipStreamNonBlocking);
+    static_assert(hipEventDefault == 0 && stream_non_blocking == hipStreamNonBlocking);
+    static_assert(peer_enabled_before == hipErrorPeerAccessAlreadyEnabled);
     static_assert(hipMemAdviseSetReadMostly == 1 && hipMemAdviseSetPreferredLocation == 3);
     static_assert(hipMemAdviseSetAccessedBy == 5 && hipMemAdviseSetCoarseGrain == advise_coarse_grain);
     static_assert(hipMemcpyDefault == copy_by_address && hipMemAttachGlobal == managed_attach_global);
@@ -96,7 +95,7 @@ TEST(VendorTypes, HipRuntime) {
     SAME_SIGNATURE(init, hipInit);
     SAME_SIGNATURE(get_error_name, hipGetErrorName);
     SAME_SIGNATURE(get_error_string, hipGetErrorString);
-    SAME_SIGNATURE(runtime_version, hipRuntimeGetVersion);
+    SAME_SIGNATURE(version, hipRuntimeGetVersion);
     SAME_SIGNATURE(device_count, hipGetDeviceCount);
     SAME_SIGNATURE(current_get, hipGetDevice);
     SAME_SIGNATURE(current_set, hipSetDevice);
@@ -153,9 +152,8 @@ TEST(VendorTypes, HipRuntime) {
 
 TEST(VendorTypes, Hiprtc) {
 #if defined(HIP_VERSION_MAJOR)
-    using hip::Hiprtc;
 #define SAME_SIGNATURE(member, function)                                                                               \
-    static_assert(CompatibleSignature<decltype(Hiprtc::member), decltype(&function)>::value)
+    static_assert(CompatibleSignature<decltype(RuntimeCompiler::member), decltype(&function)>::value)
     SAME_SIGNATURE(version, hiprtcVersion);
     SAME_SIGNATURE(error_string, hiprtcGetErrorString);
     SAME_SIGNATURE(create, hiprtcCreateProgram);

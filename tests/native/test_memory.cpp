@@ -157,14 +157,14 @@ TEST(Libraries, UseTheFirstPathThatOpensAndNameAMissingFunction) {
     set_library_paths("maths", {"/nowhere/libm.so", "libm.so.6", "libc.so.6"});
     Library library("maths", {});
     EXPECT_EQ(library.path(), "libm.so.6");
-    double (*root)(double) = nullptr;
-    library.load(root, "sqrt");
+    double (*root)(double) = library.function("sqrt");
     EXPECT_EQ(root(9), 3);
     EXPECT_EQ(library.name_of(root), "sqrt");
     EXPECT_EQ(Library("unset", {"libm.so.6"}).path(), "libm.so.6") << "without paths, the fallbacks";
-    EXPECT_EQ(message_of<Unavailable>([&] { library.symbol("firsttouch_nothing"); }),
+    EXPECT_EQ(message_of<Unavailable>([&] { library.function("firsttouch_nothing"); }),
               "libm.so.6 has no function firsttouch_nothing");
-    EXPECT_EQ(library.optional_symbol("firsttouch_nothing"), nullptr);
+    int (*nothing)() = library.optional_function("firsttouch_nothing");
+    EXPECT_EQ(nothing, nullptr);
 }
 
 TEST(KernelFiles, AreEmbedded) {

@@ -1,6 +1,5 @@
 // Compares the types and numbers of vendors that the core declares with the vendors' headers where those are installed.
 #include "device/cuda/api.hpp"
-#include "device/gpu.hpp"
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
 #include "math/tables.hpp"
@@ -46,6 +45,7 @@ namespace {
 TEST(VendorTypes, CudaDriver) {
 #if defined(CUDA_VERSION)
     using namespace cuda;
+    using namespace gpu;
     static_assert(sizeof(Uuid) == sizeof(CUuuid));
     static_assert(sizeof(Location) == sizeof(CUmemLocation));
     static_assert(offsetof(Location, type) == offsetof(CUmemLocation, type));
@@ -63,21 +63,21 @@ TEST(VendorTypes, CudaDriver) {
     static_assert(sizeof(AccessDescription) == sizeof(CUmemAccessDesc));
     static_assert(offsetof(AccessDescription, location) == offsetof(CUmemAccessDesc, location));
     static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, flags));
-    static_assert(compatible<Result, CUresult> && compatible<DeviceOrdinal, CUdevice> &&
-                  compatible<DevicePointer, CUdeviceptr>);
+    static_assert(compatible<Result, CUresult> && compatible<int, CUdevice> && compatible<DevicePointer, CUdeviceptr>);
     static_assert(compatible<AllocationHandle, CUmemGenericAllocationHandle> && compatible<Context, CUcontext>);
 
     // Constants that the core writes as numbers.
     static_assert(CU_MEM_LOCATION_TYPE_DEVICE == 1 && CU_MEM_ALLOCATION_TYPE_PINNED == 1);
-    static_assert(CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3 && CU_DEVICE_CPU == -1);
+    static_assert(CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3);
     static_assert(CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0 && CU_EVENT_DEFAULT == 0 && CUDA_SUCCESS == 0);
 
     static_assert(managed_attach_global == CU_MEM_ATTACH_GLOBAL);
     static_assert(host_portable == CU_MEMHOSTALLOC_PORTABLE && host_device_map == CU_MEMHOSTALLOC_DEVICEMAP);
     static_assert(host_write_combined == CU_MEMHOSTALLOC_WRITECOMBINED);
     static_assert(register_portable == CU_MEMHOSTREGISTER_PORTABLE);
-    static_assert(register_device_map == CU_MEMHOSTREGISTER_DEVICEMAP);
-    static_assert(GpuStream<Driver>::non_blocking == CU_STREAM_NON_BLOCKING);
+    static_assert(register_mapped == CU_MEMHOSTREGISTER_DEVICEMAP);
+    static_assert(stream_non_blocking == CU_STREAM_NON_BLOCKING && host_ordinal == CU_DEVICE_CPU);
+    static_assert(peer_enabled_before == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 
     const std::pair<int, int> attributes[] = {
         {clock_rate_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
@@ -109,7 +109,7 @@ TEST(VendorTypes, CudaDriver) {
     SAME_SIGNATURE(init, cuInit);
     SAME_SIGNATURE(get_error_name, cuGetErrorName);
     SAME_SIGNATURE(get_error_string, cuGetErrorString);
-    SAME_SIGNATURE(driver_version, cuDriverGetVersion);
+    SAME_SIGNATURE(version, cuDriverGetVersion);
     SAME_SIGNATURE(device_count, cuDeviceGetCount);
     SAME_SIGNATURE(device_get, cuDeviceGet);
     SAME_SIGNATURE(device_name, cuDeviceGetName);
@@ -167,9 +167,8 @@ TEST(VendorTypes, CudaDriver) {
 
 TEST(VendorTypes, Nvrtc) {
 #if defined(__NVRTC_H__)
-    using cuda::Nvrtc;
 #define SAME_SIGNATURE(member, function)                                                                               \
-    static_assert(CompatibleSignature<decltype(Nvrtc::member), decltype(&function)>::value)
+    static_assert(CompatibleSignature<decltype(RuntimeCompiler::member), decltype(&function)>::value)
     SAME_SIGNATURE(version, nvrtcVersion);
     SAME_SIGNATURE(error_string, nvrtcGetErrorString);
     SAME_SIGNATURE(create, nvrtcCreateProgram);
@@ -177,10 +176,10 @@ TEST(VendorTypes, Nvrtc) {
     SAME_SIGNATURE(compile, nvrtcCompileProgram);
     SAME_SIGNATURE(log_size, nvrtcGetProgramLogSize);
     SAME_SIGNATURE(log, nvrtcGetProgramLog);
-    SAME_SIGNATURE(cubin_size, nvrtcGetCUBINSize);
-    SAME_SIGNATURE(cubin, nvrtcGetCUBIN);
-    SAME_SIGNATURE(ptx_size, nvrtcGetPTXSize);
-    SAME_SIGNATURE(ptx, nvrtcGetPTX);
+    SAME_SIGNATURE(code_size, nvrtcGetCUBINSize);
+    SAME_SIGNATURE(code, nvrtcGetCUBIN);
+    SAME_SIGNATURE(assembly_size, nvrtcGetPTXSize);
+    SAME_SIGNATURE(assembly, nvrtcGetPTX);
 #undef SAME_SIGNATURE
     static_assert(NVRTC_SUCCESS == 0);
 #else

@@ -37,7 +37,7 @@ Result context_of(int index, cuda::Context* context) {
     const std::lock_guard lock(mutex);
     const cuda::Driver& cuda = cuda::Driver::instance();
     cuda::Context& known = contexts[index];
-    cuda::DeviceOrdinal device = 0;
+    int device = 0;
     if (const Result failed = cuda.device_get(&device, index)) return failed;
     if (known == nullptr)
         if (const Result failed = cuda.context_retain(&known, device)) return failed;
@@ -70,20 +70,10 @@ std::string architecture(int index) {
 
 Pointer address(const void* pointer) { return reinterpret_cast<Pointer>(pointer); }
 
-cuda::AllocationProperties properties(const hip::Runtime::AllocationProperties& from) {
-    return {.type = from.type,
-            .requested_handle_types = 0,
-            .location = {from.location.type, from.location.id},
-            .win32_metadata = nullptr,
-            .flags = {}};
-}
-
 template <class To, class From>
 To as(From handle) {
     return reinterpret_cast<To>(handle);
 }
-cuda::StreamHandle stream_of(hip::StreamHandle stream) { return as<cuda::StreamHandle>(stream); }
-cuda::EventHandle event_of(hip::EventHandle event) { return as<cuda::EventHandle>(event); }
 cuda::AllocationHandle memory_of(hip::Runtime::AllocationHandle memory) {
     return reinterpret_cast<cuda::AllocationHandle>(memory);
 }
@@ -91,7 +81,7 @@ cuda::AllocationHandle memory_of(hip::Runtime::AllocationHandle memory) {
 struct Compilation {
     std::string text, log, code;
 };
-Compilation& compilation(hip::Hiprtc::Program program) { return *as<Compilation*>(program); }
+Compilation& compilation(RuntimeCompiler::Program program) { return *as<Compilation*>(program); }
 
 }  // namespace
 }  // namespace standin
@@ -118,7 +108,7 @@ const char* hipGetErrorString(Result code) {
 }
 Result hipRuntimeGetVersion(int* version) {
     int driver = 0;
-    const Result failed = cuda::Driver::instance().driver_version(&driver);  // major * 1000 + minor * 10
+    const Result failed = cuda::Driver::instance().version(&driver);  // major * 1000 + minor * 10
     *version = driver / 1000 * 10'000'000 + driver % 1000 / 10 * 100'000;
     return failed;
 }
@@ -147,9 +137,7 @@ Result hipDeviceGetName(char* name, int bytes, int device) {
     std::strncpy(name, title.c_str(), static_cast<std::size_t>(bytes) - 1);
     return failed;
 }
-Result hipDeviceGetUuid(hip::Uuid* uuid, int device) {
-    return cuda::Driver::instance().device_uuid(reinterpret_cast<cuda::Uuid*>(uuid), device);
-}
+Result hipDeviceGetUuid(gpu::Uuid* uuid, int device) { return cuda::Driver::instance().device_uuid(uuid, device); }
 Result hipDeviceGetPCIBusId(char* text, int bytes, int device) {
     return cuda::Driver::instance().device_pci_bus_id(text, bytes, device);
 }
@@ -199,12 +187,11 @@ Result hipMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
     return cuda::Driver::instance().mem_alloc_managed(reinterpret_cast<Pointer*>(pointer), bytes, flags);
 }
 Result hipHostMalloc(void** pointer, std::size_t bytes, unsigned) {
-    return cuda::Driver::instance().mem_host_alloc(pointer, bytes, cuda::host_portable | cuda::host_device_map);
+    return cuda::Driver::instance().mem_host_alloc(pointer, bytes, gpu::host_portable | cuda::host_device_map);
 }
 Result hipHostFree(void* pointer) { return cuda::Driver::instance().mem_free_host(pointer); }
 Result hipHostRegister(void* pointer, std::size_t bytes, unsigned) {
-    return cuda::Driver::instance().mem_host_register(pointer, bytes,
-                                                      cuda::register_portable | cuda::register_device_map);
+    return cuda::Driver::instance().mem_host_register(pointer, bytes, gpu::register_portable | gpu::register_mapped);
 }
 Result hipHostUnregister(void* pointer) { return cuda::Driver::instance().mem_host_unregister(pointer); }
 Result hipHostGetDevicePointer(void** mapped, void* pointer, unsigned flags) {
@@ -220,9 +207,8 @@ Result hipMemAddressFree(void* pointer, std::size_t bytes) {
     return cuda::Driver::instance().address_free(address(pointer), bytes);
 }
 Result hipMemCreate(hip::Runtime::AllocationHandle* memory, std::size_t bytes,
-                    const hip::Runtime::AllocationProperties* requested, unsigned long long flags) {
-    const cuda::AllocationProperties converted = properties(*requested);
-    return cuda::Driver::instance().mem_create(reinterpret_cast<cuda::AllocationHandle*>(memory), bytes, &converted,
+                    const gpu::AllocationProperties* requested, unsigned long long flags) {
+    return cuda::Driver::instance().mem_create(reinterpret_cast<cuda::AllocationHandle*>(memory), bytes, requested,
                                                flags);
 }
 Result hipMemRelease(hip::Runtime::AllocationHandle memory) {
@@ -235,95 +221,82 @@ Result hipMemMap(void* pointer, std::size_t bytes, std::size_t offset, hip::Runt
 Result hipMemUnmap(void* pointer, std::size_t bytes) {
     return cuda::Driver::instance().mem_unmap(address(pointer), bytes);
 }
-Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access,
-                       std::size_t count) {
-    if (count != 1) return invalid_value;
-    const cuda::AccessDescription converted{{access->location.type, access->location.id}, access->flags};
-    return cuda::Driver::instance().mem_set_access(address(pointer), bytes, &converted, 1);
+Result hipMemSetAccess(void* pointer, std::size_t bytes, const gpu::AccessDescription* access, std::size_t count) {
+    return cuda::Driver::instance().mem_set_access(address(pointer), bytes, access, count);
 }
-Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* requested,
-                                      int which) {
-    const cuda::AllocationProperties converted = properties(*requested);
-    return cuda::Driver::instance().mem_granularity(bytes, &converted, which);
+Result hipMemGetAllocationGranularity(std::size_t* bytes, const gpu::AllocationProperties* requested, int which) {
+    return cuda::Driver::instance().mem_granularity(bytes, requested, which);
 }
-Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle stream) {
-    return cuda::Driver::instance().mem_prefetch(address(pointer), bytes, device, stream_of(stream));
+Result hipMemPrefetchAsync(void* pointer, std::size_t bytes, int device, gpu::StreamHandle stream) {
+    return cuda::Driver::instance().mem_prefetch(address(pointer), bytes, device, stream);
 }
-Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
+Result hipMemAdvise(void* pointer, std::size_t bytes, int advice, int device) {
     if (advice == hip::advise_coarse_grain) return 0;  // CUDA has no such advice
     return cuda::Driver::instance().mem_advise(address(pointer), bytes, advice, device);
 }
 
-Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
-    return cuda::Driver::instance().module_load(reinterpret_cast<cuda::Module*>(module), image);
+Result hipModuleLoadData(gpu::ModuleHandle* module, const void* image) {
+    return cuda::Driver::instance().module_load(module, image);
 }
-Result hipModuleUnload(hip::Runtime::Module module) {
-    return cuda::Driver::instance().module_unload(as<cuda::Module>(module));
+Result hipModuleUnload(gpu::ModuleHandle module) { return cuda::Driver::instance().module_unload(module); }
+Result hipModuleGetFunction(gpu::FunctionHandle* function, gpu::ModuleHandle module, const char* name) {
+    return cuda::Driver::instance().module_function(function, module, name);
 }
-Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Module module, const char* name) {
-    return cuda::Driver::instance().module_function(reinterpret_cast<cuda::Function*>(function),
-                                                    as<cuda::Module>(module), name);
+Result hipModuleGetGlobal(void** address, std::size_t* bytes, gpu::ModuleHandle module, const char* name) {
+    return cuda::Driver::instance().module_global(reinterpret_cast<cuda::DevicePointer*>(address), bytes, module, name);
 }
-Result hipModuleGetGlobal(void** address, std::size_t* bytes, hip::Runtime::Module module, const char* name) {
-    return cuda::Driver::instance().module_global(reinterpret_cast<cuda::DevicePointer*>(address), bytes,
-                                                  as<cuda::Module>(module), name);
-}
-Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned x, unsigned y, unsigned z, unsigned tx,
-                             unsigned ty, unsigned tz, unsigned shared, hip::StreamHandle stream, void** parameters,
-                             void** extra) {
-    return cuda::Driver::instance().launch(as<cuda::Function>(function), x, y, z, tx, ty, tz, shared, stream_of(stream),
-                                           parameters, extra);
+Result hipModuleLaunchKernel(gpu::FunctionHandle function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty,
+                             unsigned tz, unsigned shared, gpu::StreamHandle stream, void** parameters, void** extra) {
+    return cuda::Driver::instance().launch(function, x, y, z, tx, ty, tz, shared, stream, parameters, extra);
 }
 
-Result hipStreamCreateWithFlags(hip::StreamHandle* stream, unsigned flags) {
-    return cuda::Driver::instance().stream_create(reinterpret_cast<cuda::StreamHandle*>(stream), flags);
+Result hipStreamCreateWithFlags(gpu::StreamHandle* stream, unsigned flags) {
+    return cuda::Driver::instance().stream_create(stream, flags);
 }
-Result hipStreamDestroy(hip::StreamHandle stream) { return cuda::Driver::instance().stream_destroy(stream_of(stream)); }
-Result hipStreamSynchronize(hip::StreamHandle stream) {
-    return cuda::Driver::instance().stream_wait(stream_of(stream));
+Result hipStreamDestroy(gpu::StreamHandle stream) { return cuda::Driver::instance().stream_destroy(stream); }
+Result hipStreamSynchronize(gpu::StreamHandle stream) { return cuda::Driver::instance().stream_wait(stream); }
+Result hipStreamWaitEvent(gpu::StreamHandle stream, gpu::EventHandle event, unsigned flags) {
+    return cuda::Driver::instance().stream_wait_event(stream, event, flags);
 }
-Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsigned flags) {
-    return cuda::Driver::instance().stream_wait_event(stream_of(stream), event_of(event), flags);
+Result hipEventCreateWithFlags(gpu::EventHandle* event, unsigned flags) {
+    return cuda::Driver::instance().event_create(event, flags);
 }
-Result hipEventCreateWithFlags(hip::EventHandle* event, unsigned flags) {
-    return cuda::Driver::instance().event_create(reinterpret_cast<cuda::EventHandle*>(event), flags);
+Result hipEventDestroy(gpu::EventHandle event) { return cuda::Driver::instance().event_destroy(event); }
+Result hipEventRecord(gpu::EventHandle event, gpu::StreamHandle stream) {
+    return cuda::Driver::instance().event_record(event, stream);
 }
-Result hipEventDestroy(hip::EventHandle event) { return cuda::Driver::instance().event_destroy(event_of(event)); }
-Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
-    return cuda::Driver::instance().event_record(event_of(event), stream_of(stream));
+Result hipEventSynchronize(gpu::EventHandle event) { return cuda::Driver::instance().event_wait(event); }
+Result hipEventElapsedTime(float* milliseconds, gpu::EventHandle from, gpu::EventHandle to) {
+    return cuda::Driver::instance().event_elapsed(milliseconds, from, to);
 }
-Result hipEventSynchronize(hip::EventHandle event) { return cuda::Driver::instance().event_wait(event_of(event)); }
-Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::EventHandle to) {
-    return cuda::Driver::instance().event_elapsed(milliseconds, event_of(from), event_of(to));
-}
-Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
+Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, gpu::StreamHandle stream) {
     if (kind != hip::copy_by_address) return invalid_value;
-    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream_of(stream));
+    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream);
 }
 // All memory of the stand-in's device is in one context.
-Result hipMemcpyPeerAsync(void* target, int, const void* source, int, std::size_t bytes, hip::StreamHandle stream) {
-    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream_of(stream));
+Result hipMemcpyPeerAsync(void* target, int, void* source, int, std::size_t bytes, gpu::StreamHandle stream) {
+    return cuda::Driver::instance().memcpy_async(address(target), address(source), bytes, stream);
 }
 
 int hiprtcVersion(int* major, int* minor) {
     try {
-        return cuda::Nvrtc::instance().version(major, minor);
+        return cuda::Driver::compiler().version(major, minor);
     } catch (const Unavailable&) {
         return 11;  // HIPRTC_ERROR_INTERNAL_ERROR
     }
 }
 const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_ERROR"; }
-int hiprtcCreateProgram(hip::Hiprtc::Program* program, const char* text, const char*, int, const char* const*,
+int hiprtcCreateProgram(RuntimeCompiler::Program* program, const char* text, const char*, int, const char* const*,
                         const char* const*) {
-    *program = as<hip::Hiprtc::Program>(new Compilation{text, "", ""});
+    *program = as<RuntimeCompiler::Program>(new Compilation{text, "", ""});
     return 0;
 }
-int hiprtcDestroyProgram(hip::Hiprtc::Program* program) {
+int hiprtcDestroyProgram(RuntimeCompiler::Program* program) {
     delete &compilation(*program);
     *program = nullptr;
     return 0;
 }
-int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* const* options) {
+int hiprtcCompileProgram(RuntimeCompiler::Program program, int count, const char* const* options) {
     constexpr int compilation_error = 6;  // NVRTC_ERROR_COMPILATION and HIPRTC_ERROR_COMPILATION
     Compilation& result = compilation(program);
     const std::string target = count > 0 ? options[0] : "", prefix = "--offload-arch=";
@@ -339,8 +312,8 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     }
     try {
         const auto architecture = target.substr(prefix.size(), target.find(':') - prefix.size());
-        cuda::Compiled compiled = cuda::nvrtc_compile(text, "standin", architecture);
-        result.code = std::move(compiled.cubin);
+        Binary compiled = cuda::nvrtc_compile(text, "standin", architecture);
+        result.code = std::move(compiled.code);
         result.log = std::move(compiled.log);
         return 0;
     } catch (const std::exception& error) {
@@ -348,19 +321,19 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
         return compilation_error;
     }
 }
-int hiprtcGetProgramLogSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+int hiprtcGetProgramLogSize(RuntimeCompiler::Program program, std::size_t* bytes) {
     *bytes = compilation(program).log.size();
     return 0;
 }
-int hiprtcGetProgramLog(hip::Hiprtc::Program program, char* log) {
+int hiprtcGetProgramLog(RuntimeCompiler::Program program, char* log) {
     std::memcpy(log, compilation(program).log.data(), compilation(program).log.size());
     return 0;
 }
-int hiprtcGetCodeSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+int hiprtcGetCodeSize(RuntimeCompiler::Program program, std::size_t* bytes) {
     *bytes = compilation(program).code.size();
     return 0;
 }
-int hiprtcGetCode(hip::Hiprtc::Program program, char* code) {
+int hiprtcGetCode(RuntimeCompiler::Program program, char* code) {
     std::memcpy(code, compilation(program).code.data(), compilation(program).code.size());
     return 0;
 }

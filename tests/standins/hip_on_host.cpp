@@ -440,7 +440,7 @@ Result hipDeviceGetName(char* name, int bytes, int) {
     std::strncpy(name, "stand-in on the processor", static_cast<std::size_t>(bytes));
     return injected_failure(__func__);
 }
-Result hipDeviceGetUuid(hip::Uuid* uuid, int index) {
+Result hipDeviceGetUuid(gpu::Uuid* uuid, int index) {
     std::memcpy(uuid->bytes, "0123456789abcdef", 16);
     uuid->bytes[15] = "fedcba9876543210"[index % 16];
     return injected_failure(__func__);
@@ -498,7 +498,7 @@ Result hipExtMallocWithFlags(void** pointer, std::size_t bytes, unsigned flags) 
 }
 Result hipMallocManaged(void** pointer, std::size_t bytes, unsigned flags) {
     if (const Result failed = injected_failure(__func__)) return failed;
-    if (flags != hip::managed_attach_global) return invalid_value;
+    if (flags != gpu::managed_attach_global) return invalid_value;
     return allocations().obtain(pointer, bytes, "managed", false, !xnack());
 }
 Result hipFree(void* pointer) {
@@ -530,12 +530,12 @@ Result hipHostGetDevicePointer(void** mapped, void* pointer, unsigned) {
     return injected_failure(__func__);
 }
 
-Result hipMemGetAllocationGranularity(std::size_t* bytes, const hip::Runtime::AllocationProperties* requested, int) {
+Result hipMemGetAllocationGranularity(std::size_t* bytes, const gpu::AllocationProperties* requested, int) {
     *bytes = granularity;
     return requested->type == 1 && requested->location.type == 1 ? injected_failure(__func__) : invalid_value;
 }
 Result hipMemCreate(hip::Runtime::AllocationHandle* handle, std::size_t bytes,
-                    const hip::Runtime::AllocationProperties* properties, unsigned long long) {
+                    const gpu::AllocationProperties* properties, unsigned long long) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (bytes == 0 || bytes % granularity != 0) return invalid_value;
     const int owner = properties->location.id;
@@ -566,44 +566,44 @@ Result hipMemUnmap(void* pointer, std::size_t) {
     const Result result = allocations().unmap(pointer);
     return result != success ? result : injected_failure(__func__);
 }
-Result hipMemSetAccess(void* pointer, std::size_t bytes, const hip::Runtime::AccessDescription* access, std::size_t) {
+Result hipMemSetAccess(void* pointer, std::size_t bytes, const gpu::AccessDescription* access, std::size_t) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (access->flags != 3 || mprotect(pointer, bytes, PROT_READ | PROT_WRITE) != 0) return invalid_value;
     return allocations().give_access(pointer, access->location.id);
 }
-Result hipMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, hip::StreamHandle) {
+Result hipMemPrefetchAsync(void* pointer, std::size_t bytes, int device, gpu::StreamHandle) {
     return pointer == nullptr || bytes == 0 || device >= devices() ? invalid_value : injected_failure(__func__);
 }
-Result hipMemAdvise(const void* pointer, std::size_t bytes, int advice, int device) {
+Result hipMemAdvise(void* pointer, std::size_t bytes, int advice, int device) {
     const bool known = (advice >= 1 && advice <= 6) || advice == hip::advise_coarse_grain;
     if (pointer == nullptr || bytes == 0 || !known || device >= devices()) return invalid_value;
     if (advice == hip::advise_coarse_grain) cache().add(const_cast<void*>(pointer), bytes);
     return injected_failure(__func__);
 }
 
-Result hipStreamCreateWithFlags(hip::StreamHandle* stream, unsigned) {
+Result hipStreamCreateWithFlags(gpu::StreamHandle* stream, unsigned) {
     if (const Result failed = injected_failure(__func__)) return failed;
-    *stream = as<hip::StreamHandle>(new Queue);
+    *stream = as<gpu::StreamHandle>(new Queue);
     return success;
 }
-Result hipStreamDestroy(hip::StreamHandle stream) {
+Result hipStreamDestroy(gpu::StreamHandle stream) {
     delete object<Queue>(stream);
     return success;
 }
-Result hipStreamSynchronize(hip::StreamHandle stream) {
+Result hipStreamSynchronize(gpu::StreamHandle stream) {
     object<Queue>(stream)->wait();
     cache().write_back();
     return injected_failure(__func__);
 }
-Result hipEventCreateWithFlags(hip::EventHandle* event, unsigned) {
-    *event = as<hip::EventHandle>(new SharedEvent(std::make_shared<EventState>()));
+Result hipEventCreateWithFlags(gpu::EventHandle* event, unsigned) {
+    *event = as<gpu::EventHandle>(new SharedEvent(std::make_shared<EventState>()));
     return injected_failure(__func__);
 }
-Result hipEventDestroy(hip::EventHandle event) {
+Result hipEventDestroy(gpu::EventHandle event) {
     delete object<SharedEvent>(event);
     return success;
 }
-Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
+Result hipEventRecord(gpu::EventHandle event, gpu::StreamHandle stream) {
     if (const Result failed = injected_failure(__func__)) return failed;
     const SharedEvent state = *object<SharedEvent>(event);
     if (state->device != object<Queue>(stream)->device) return invalid_handle;
@@ -619,12 +619,12 @@ Result hipEventRecord(hip::EventHandle event, hip::StreamHandle stream) {
     });
     return success;
 }
-Result hipEventSynchronize(hip::EventHandle event) {
+Result hipEventSynchronize(gpu::EventHandle event) {
     (*object<SharedEvent>(event))->wait();
     cache().write_back();
     return injected_failure(__func__);
 }
-Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::EventHandle to) {
+Result hipEventElapsedTime(float* milliseconds, gpu::EventHandle from, gpu::EventHandle to) {
     const auto [from_pending, from_time] = (*object<SharedEvent>(from))->get();
     const auto [to_pending, to_time] = (*object<SharedEvent>(to))->get();
     if (from_pending || to_pending) return not_ready;
@@ -632,14 +632,14 @@ Result hipEventElapsedTime(float* milliseconds, hip::EventHandle from, hip::Even
     *milliseconds = static_cast<float>((to_time - from_time) * 1e3);
     return injected_failure(__func__);
 }
-Result hipStreamWaitEvent(hip::StreamHandle stream, hip::EventHandle event, unsigned) {
+Result hipStreamWaitEvent(gpu::StreamHandle stream, gpu::EventHandle event, unsigned) {
     const SharedEvent state = *object<SharedEvent>(event);
     object<Queue>(stream)->push([state] { state->wait(); });
     return injected_failure(__func__);
 }
 // Not part of HIP. With STANDIN_FLIP, one bit is wrong in copies from a device's memory into that of the device it
 // names.
-static Result queue_copy(void* target, const void* source, std::size_t bytes, hip::StreamHandle stream) {
+static Result queue_copy(void* target, const void* source, std::size_t bytes, gpu::StreamHandle stream) {
     const auto to_address = reinterpret_cast<std::uint64_t>(target),
                from_address = reinterpret_cast<std::uint64_t>(source);
     const std::uint64_t to = cache().place_of(to_address), from = cache().place_of(from_address);
@@ -653,7 +653,7 @@ static Result queue_copy(void* target, const void* source, std::size_t bytes, hi
     });
     return success;
 }
-Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, hip::StreamHandle stream) {
+Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, gpu::StreamHandle stream) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (kind != hip::copy_by_address) return invalid_value;
     for (const void* place : {static_cast<const void*>(target), source})
@@ -662,8 +662,8 @@ Result hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int k
     return queue_copy(target, source, bytes, stream);
 }
 // Needs no access of one device to the other's memory, but each address must belong to the device that is named.
-Result hipMemcpyPeerAsync(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
-                          hip::StreamHandle stream) {
+Result hipMemcpyPeerAsync(void* target, int target_device, void* source, int source_device, std::size_t bytes,
+                          gpu::StreamHandle stream) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (allocations().owner(reinterpret_cast<std::uint64_t>(target)) != target_device ||
         allocations().owner(reinterpret_cast<std::uint64_t>(source)) != source_device)
@@ -671,7 +671,7 @@ Result hipMemcpyPeerAsync(void* target, int target_device, const void* source, i
     return queue_copy(target, source, bytes, stream);
 }
 
-Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
+Result hipModuleLoadData(gpu::ModuleHandle* module, const void* image) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (std::memcmp(image,
                     "\x7f"
@@ -686,15 +686,15 @@ Result hipModuleLoadData(hip::Runtime::Module* module, const void* image) {
     void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
     unlink(path);
     if (library == nullptr) return invalid_image;
-    *module = as<hip::Runtime::Module>(new LoadedObject{.library = library});
+    *module = as<gpu::ModuleHandle>(new LoadedObject{.library = library});
     return success;
 }
-Result hipModuleUnload(hip::Runtime::Module module) {
+Result hipModuleUnload(gpu::ModuleHandle module) {
     dlclose(object<LoadedObject>(module)->library);
     delete object<LoadedObject>(module);
     return success;
 }
-Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Module module, const char* name) {
+Result hipModuleGetFunction(gpu::FunctionHandle* function, gpu::ModuleHandle module, const char* name) {
     if (const Result failed = injected_failure(__func__)) return failed;
     LoadedObject& loaded = *object<LoadedObject>(module);
     void* launch = dlsym(loaded.library, (std::string("launch_") + name).c_str());
@@ -704,11 +704,11 @@ Result hipModuleGetFunction(hip::Runtime::Function* function, hip::Runtime::Modu
                             reinterpret_cast<unsigned (*)()>(arguments)(), nullptr};
     const auto place = loaded.kernels.find(name);
     place->second.name = place->first.c_str();
-    *function = as<hip::Runtime::Function>(&place->second);
+    *function = as<gpu::FunctionHandle>(&place->second);
     return success;
 }
 // A managed array of the program, which both agents access in the memory of the loaded library.
-Result hipModuleGetGlobal(void** address, std::size_t* bytes, hip::Runtime::Module module, const char* name) {
+Result hipModuleGetGlobal(void** address, std::size_t* bytes, gpu::ModuleHandle module, const char* name) {
     if (const Result failed = injected_failure(__func__)) return failed;
     *address = dlsym(object<LoadedObject>(module)->library, name);
     Dl_info info;
@@ -718,8 +718,8 @@ Result hipModuleGetGlobal(void** address, std::size_t* bytes, hip::Runtime::Modu
     *bytes = symbol->st_size;
     return success;
 }
-Result hipModuleLaunchKernel(hip::Runtime::Function function, unsigned groups, unsigned, unsigned, unsigned threads,
-                             unsigned, unsigned, unsigned, hip::StreamHandle stream, void** parameters, void** extra) {
+Result hipModuleLaunchKernel(gpu::FunctionHandle function, unsigned groups, unsigned, unsigned, unsigned threads,
+                             unsigned, unsigned, unsigned, gpu::StreamHandle stream, void** parameters, void** extra) {
     if (const Result failed = injected_failure(__func__)) return failed;
     if (groups == 0 || threads == 0 || threads > 1024 || extra != nullptr) return invalid_value;
     const KernelEntry kernel = *object<KernelEntry>(function);
@@ -754,17 +754,17 @@ static std::string own_folder() {
     return path.substr(0, path.rfind('/') + 1);
 }
 const char* hiprtcGetErrorString(int code) { return code == 6 ? "HIPRTC_ERROR_COMPILATION" : "HIPRTC_SUCCESS"; }
-int hiprtcCreateProgram(hip::Hiprtc::Program* program, const char* text, const char*, int, const char* const*,
+int hiprtcCreateProgram(RuntimeCompiler::Program* program, const char* text, const char*, int, const char* const*,
                         const char* const*) {
-    *program = as<hip::Hiprtc::Program>(new Compilation{text, "", ""});
+    *program = as<RuntimeCompiler::Program>(new Compilation{text, "", ""});
     return 0;
 }
-int hiprtcDestroyProgram(hip::Hiprtc::Program* program) {
+int hiprtcDestroyProgram(RuntimeCompiler::Program* program) {
     delete object<Compilation>(*program);
     *program = nullptr;
     return 0;
 }
-int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* const* options) {
+int hiprtcCompileProgram(RuntimeCompiler::Program program, int count, const char* const* options) {
     Compilation& result = *object<Compilation>(program);
     if (count == 0 || std::string(options[0]).rfind("--offload-arch=gfx", 0) != 0) {
         result.log = "the first option is not the architecture";
@@ -818,20 +818,20 @@ int hiprtcCompileProgram(hip::Hiprtc::Program program, int count, const char* co
     close(lock);
     return status == 0 ? 0 : 6;
 }
-int hiprtcGetProgramLogSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+int hiprtcGetProgramLogSize(RuntimeCompiler::Program program, std::size_t* bytes) {
     *bytes = object<Compilation>(program)->log.size();
     return 0;
 }
-int hiprtcGetProgramLog(hip::Hiprtc::Program program, char* log) {
+int hiprtcGetProgramLog(RuntimeCompiler::Program program, char* log) {
     const std::string& text = object<Compilation>(program)->log;
     std::copy(text.begin(), text.end(), log);
     return 0;
 }
-int hiprtcGetCodeSize(hip::Hiprtc::Program program, std::size_t* bytes) {
+int hiprtcGetCodeSize(RuntimeCompiler::Program program, std::size_t* bytes) {
     *bytes = object<Compilation>(program)->code.size();
     return 0;
 }
-int hiprtcGetCode(hip::Hiprtc::Program program, char* code) {
+int hiprtcGetCode(RuntimeCompiler::Program program, char* code) {
     const std::string& bytes = object<Compilation>(program)->code;
     std::copy(bytes.begin(), bytes.end(), code);
     return 0;

@@ -27,7 +27,7 @@ SOURCES = {
     "hip_on_host": (),
     "mpi_in_front": (),
     "rccl_on_host": (),
-    "hip_on_cuda": ("native/device/cuda/api.cpp", "native/device/library.cpp"),
+    "hip_on_cuda": ("native/device/cuda/api.cpp", "native/device/compiler.cpp", "native/device/library.cpp"),
 }
 KERNEL_OPTIONS = (
     ["-O2"],

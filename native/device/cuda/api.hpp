@@ -1,50 +1,20 @@
-// The CUDA driver, NVRTC and NVML as tables of function pointers. The types needed are declared here, so that the
+// The CUDA driver and NVML as tables of function pointers, and NVRTC. The types needed are declared here, so that the
 // native module builds without a toolkit. tests/native/test_vendor_types.cpp compares them with the vendor's headers if
 // they are installed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
 #include <string>
+#include <vector>
 
-#include "device/library.hpp"
+#include "device/compiler.hpp"
+#include "device/gpu_api.hpp"
 
 namespace firsttouch::cuda {
 
-using Result = int;
-using DeviceOrdinal = int;
+using gpu::Result;
 using DevicePointer = unsigned long long;
 using Context = struct ContextTag*;
-using Module = struct ModuleTag*;
-using Function = struct FunctionTag*;
-using StreamHandle = struct StreamTag*;
-using EventHandle = struct EventTag*;
 using AllocationHandle = unsigned long long;
-
-struct Uuid {
-    unsigned char bytes[16];
-};
-struct Location {
-    int type;  // 1: device
-    int id;
-};
-struct AllocationProperties {
-    int type;  // 1: pinned
-    int requested_handle_types;
-    Location location;
-    void* win32_metadata;
-    struct {
-        unsigned char compression_type;
-        unsigned char gpu_direct_rdma_capable;
-        unsigned short usage;
-        unsigned char reserved[4];
-    } flags;
-};
-struct AccessDescription {
-    Location location;
-    int flags;  // 3: read and write
-};
 
 // Attribute numbers of cuDeviceGetAttribute.
 enum Attribute : int {
@@ -68,110 +38,43 @@ enum Attribute : int {
     pageable_uses_host_page_tables = 100,
     direct_managed_access_from_host = 101,
     virtual_memory_management = 102,
+    large_bar = gpu::no_attribute,
+    fine_grain_support = gpu::no_attribute,
+    wall_clock_khz = gpu::no_attribute,
+    warp_size = gpu::no_attribute,
 };
 
-inline constexpr unsigned managed_attach_global = 1;
-inline constexpr unsigned host_portable = 1, host_device_map = 2, host_write_combined = 4;
-inline constexpr unsigned register_portable = 1, register_device_map = 2;
+inline constexpr unsigned host_device_map = 2, host_write_combined = 4;
 
-struct Driver {
+struct Types {
     using Pointer = DevicePointer;
-    using Stream = StreamHandle;
-    using Event = EventHandle;
-    using Module = cuda::Module;
-    using Function = cuda::Function;
+    using Current = Context;
     using AllocationHandle = cuda::AllocationHandle;
-    using AllocationProperties = cuda::AllocationProperties;
-    using AccessDescription = cuda::AccessDescription;
-    using Current = Context;  // a thread's current context
+    using enum Attribute;
     static constexpr Current no_current = nullptr;
-    static constexpr Result peer_enabled_before = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+    static constexpr std::size_t name_column = 0;
+    static constexpr const char *language = "cuda", *machine_code = "cubin";
+    static constexpr unsigned host_flags = host_device_map;
+};
 
+struct Driver : GpuApi<Types> {
     Driver();
-    static Driver& instance();  // opened and initialised on first use; throws Unavailable
+    static const Driver& instance();           // opened and initialised on first use; throws Unavailable
+    static const RuntimeCompiler& compiler();  // NVRTC, likewise
 
-    Library library;
-    Result (*init)(unsigned);
-    Result (*get_error_name)(Result, const char**);
-    Result (*get_error_string)(Result, const char**);
-    Result (*driver_version)(int*);
-    Result (*device_count)(int*);
-    Result (*device_get)(DeviceOrdinal*, int);
-    Result (*device_name)(char*, int, DeviceOrdinal);
-    Result (*device_uuid)(Uuid*, DeviceOrdinal);
-    Result (*device_attribute)(int*, int, DeviceOrdinal);
-    Result (*device_pci_bus_id)(char*, int, DeviceOrdinal);
-    Result (*context_retain)(Context*, DeviceOrdinal);
-    Result (*context_release)(DeviceOrdinal);
-    Result (*current_get)(Context*);
-    Result (*current_set)(Context);
-    Result (*peer_possible)(int*, DeviceOrdinal, DeviceOrdinal);
-    Result (*peer_enable)(Context, unsigned);
-    Result (*mem_info)(std::size_t*, std::size_t*);
-    Result (*mem_alloc)(DevicePointer*, std::size_t);
-    Result (*mem_free)(DevicePointer);
-    Result (*mem_alloc_managed)(DevicePointer*, std::size_t, unsigned);
-    Result (*mem_host_alloc)(void**, std::size_t, unsigned);
-    Result (*mem_free_host)(void*);
-    Result (*mem_host_register)(void*, std::size_t, unsigned);
-    Result (*mem_host_unregister)(void*);
-    Result (*mem_host_device_pointer)(DevicePointer*, void*, unsigned);
-    Result (*address_reserve)(DevicePointer*, std::size_t, std::size_t, DevicePointer, unsigned long long);
-    Result (*address_free)(DevicePointer, std::size_t);
-    Result (*mem_create)(AllocationHandle*, std::size_t, const AllocationProperties*, unsigned long long);
-    Result (*mem_release)(AllocationHandle);
-    Result (*mem_map)(DevicePointer, std::size_t, std::size_t, AllocationHandle, unsigned long long);
-    Result (*mem_unmap)(DevicePointer, std::size_t);
-    Result (*mem_set_access)(DevicePointer, std::size_t, const AccessDescription*, std::size_t);
-    Result (*mem_granularity)(std::size_t*, const AllocationProperties*, int);
-    Result (*mem_prefetch)(DevicePointer, std::size_t, DeviceOrdinal, StreamHandle);
-    Result (*mem_advise)(DevicePointer, std::size_t, int, DeviceOrdinal);
-    Result (*module_load)(Module*, const void*);
-    Result (*module_unload)(Module);
-    Result (*module_function)(Function*, Module, const char*);
-    Result (*module_global)(DevicePointer*, std::size_t*, Module, const char*);
-    Result (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle,
-                     void**, void**);
-    Result (*stream_create)(StreamHandle*, unsigned);
-    Result (*stream_destroy)(StreamHandle);
-    Result (*stream_wait)(StreamHandle);
-    Result (*stream_wait_event)(StreamHandle, EventHandle, unsigned);
-    Result (*event_create)(EventHandle*, unsigned);
-    Result (*event_destroy)(EventHandle);
-    Result (*event_record)(EventHandle, StreamHandle);
-    Result (*event_wait)(EventHandle);
-    Result (*event_elapsed)(float*, EventHandle, EventHandle);
-    Result (*memcpy_async)(DevicePointer, DevicePointer, std::size_t, StreamHandle);
-    Result (*memcpy_peer_async)(DevicePointer, Context, DevicePointer, Context, std::size_t, StreamHandle);  // or null
+    ApiCall<Result, const char**> get_error_name = library.function("cuGetErrorName");
+    ApiCall<Result, const char**> get_error_string = library.function("cuGetErrorString");
+    ApiCall<Context*, int> context_retain = library.function("cuDevicePrimaryCtxRetain");
+    ApiCall<int> context_release = library.function("cuDevicePrimaryCtxRelease_v2");
+    ApiCall<Pointer, Pointer, std::size_t, Stream> memcpy_async = library.function("cuMemcpyAsync");
 
     // Throws VendorError with the call and the driver's message unless result is 0.
     void check(Result result, const std::string& call) const;
 };
 
-struct Nvrtc {
-    Nvrtc();
-    static Nvrtc& instance();
-    using Program = struct ProgramTag*;
-
-    Library library;
-    int (*version)(int*, int*);
-    const char* (*error_string)(int);
-    int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);
-    int (*destroy)(Program*);
-    int (*compile)(Program, int, const char* const*);
-    int (*log_size)(Program, std::size_t*);
-    int (*log)(Program, char*);
-    int (*cubin_size)(Program, std::size_t*);
-    int (*cubin)(Program, char*);
-    int (*ptx_size)(Program, std::size_t*);
-    int (*ptx)(Program, char*);
-};
-
-struct Compiled {
-    std::string cubin, ptx, log;
-};
-// Compiles for an architecture such as "sm_90"; no GPU is needed. Throws VendorError with the log.
-Compiled nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture);
+// Compiles for an architecture such as "sm_90", with PTX as assembly; no GPU is needed. Throws VendorError with the
+// log.
+Binary nvrtc_compile(const std::string& text, const std::string& name, const std::string& architecture);
 
 struct NvmlMemory {
     unsigned long long total, free, used;
@@ -182,18 +85,20 @@ struct NvmlMemoryV2 {
 };
 
 struct Nvml {
-    explicit Nvml();
+    Nvml();
     using Handle = struct HandleTag*;
 
-    Library library;
-    int (*init)();
-    int (*by_uuid)(const char*, Handle*);
-    int (*clock)(Handle, int, unsigned*);
-    int (*temperature)(Handle, int, unsigned*);
-    int (*power)(Handle, unsigned*);
-    int (*throttle_reasons)(Handle, unsigned long long*);
-    int (*memory)(Handle, NvmlMemory*);
-    int (*memory_v2)(Handle, NvmlMemoryV2*);  // nullptr in drivers before 510
+    Library library{"nvml", {"libnvidia-ml.so.1"}};
+    ApiCall<> init = library.function("nvmlInit_v2");
+    ApiCall<const char*, Handle*> by_uuid = library.function("nvmlDeviceGetHandleByUUID");
+    ApiCall<Handle, int, unsigned*> clock = library.function("nvmlDeviceGetClockInfo");
+    ApiCall<Handle, int, unsigned*> temperature = library.function("nvmlDeviceGetTemperature");
+    ApiCall<Handle, unsigned*> power = library.function("nvmlDeviceGetPowerUsage");
+    ApiCall<Handle, unsigned long long*> throttle_reasons =
+        library.function("nvmlDeviceGetCurrentClocksThrottleReasons");
+    ApiCall<Handle, NvmlMemory*> memory = library.function("nvmlDeviceGetMemoryInfo");
+    // nullptr in drivers before 510.
+    ApiCall<Handle, NvmlMemoryV2*> memory_v2 = library.optional_function("nvmlDeviceGetMemoryInfo_v2");
 };
 
 inline constexpr unsigned long long application_clocks = 0x2;  // clocks limited by the user's setting

@@ -8,17 +8,17 @@ Api& Api::instance() {
 }
 
 Api::Api() : library("sanitizer", {"libsanitizer-public.so"}) {
-    library.load(get_result_string, "sanitizerGetResultString");
-    library.load(subscribe, "sanitizerSubscribe");
-    library.load(enable_domain, "sanitizerEnableDomain");
-    library.load(add_patches, "sanitizerAddPatchesFromFile");
-    library.load(patch_instructions, "sanitizerPatchInstructions");
-    library.load(patch_module, "sanitizerPatchModule");
-    library.load(set_launch_data, "sanitizerSetLaunchCallbackData");
-    library.load(allocate, "sanitizerAlloc");
-    library.load(synchronise, "sanitizerStreamSynchronize");
-    library.load(copy_in, "sanitizerMemcpyHostToDeviceAsync");
-    library.load(copy_out, "sanitizerMemcpyDeviceToHost");
+    get_result_string = library.function("sanitizerGetResultString");
+    subscribe = library.function("sanitizerSubscribe");
+    enable_domain = library.function("sanitizerEnableDomain");
+    add_patches = library.function("sanitizerAddPatchesFromFile");
+    patch_instructions = library.function("sanitizerPatchInstructions");
+    patch_module = library.function("sanitizerPatchModule");
+    set_launch_data = library.function("sanitizerSetLaunchCallbackData");
+    allocate = library.function("sanitizerAlloc");
+    synchronise = library.function("sanitizerStreamSynchronize");
+    copy_in = library.function("sanitizerMemcpyHostToDeviceAsync");
+    copy_out = library.function("sanitizerMemcpyDeviceToHost");
 }
 
 }  // namespace firsttouch::sanitizer
