@@ -17,12 +17,13 @@ from firsttouch.base.errors import UsageError, unknown
 from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
-from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
+from firsttouch.model.costs import Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.moving import TURNS, UNMEASURED_TURNS
 from firsttouch.model.platform import MissingValue, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.terms import Term
 from firsttouch.program import patterns
