@@ -30,10 +30,10 @@ from firsttouch.program import patterns
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
+from firsttouch.records.equal_places import for_device, measured_on
 from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.records.sisters import for_device, measured_on
 from firsttouch.records.statistics import measured, median_of
 from firsttouch.records.text import caption, count, quantity
 
@@ -84,7 +84,7 @@ def advise(
         advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records)
     else:
         advice = _for_pattern(pattern, size, sets, prices)
-    note_sisters(advice, records)
+    note_equal_devices(advice, records)
     return advice
 
 
@@ -107,7 +107,7 @@ def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Pr
     return MeasuredPrices(results[0].machine, records, info), records
 
 
-def note_sisters(advice: Advice, records: Sequence[Record]) -> None:
+def note_equal_devices(advice: Advice, records: Sequence[Record]) -> None:
     """Say on which of several equal devices the prices were measured."""
     if held := measured_on(for_device(records, advice.device)):
         advice.assumptions.append(f"{caption(held)}.")

@@ -22,8 +22,8 @@ from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, FAMILY, step_counts
 from firsttouch.program.guidance import NONE
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
+from firsttouch.records.equal_places import for_device
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
-from firsttouch.records.sisters import for_device
 from firsttouch.records.statistics import measured, median_of
 
 P = TypeVar("P", Price, ExchangePrice)
