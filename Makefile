@@ -19,7 +19,7 @@ export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_FIRSTTOUCH ?= $(shell sed -n 's/^fallb
   pyproject.toml)+src.$(shell cat $(sort $(SOURCES)) | sha256sum | cut -c1-8)
 endif
 
-.PHONY: help build run test docs evidence screenshots stub codebook schemas wording clean
+.PHONY: help build run test types docs evidence screenshots stub codebook schemas wording clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -47,9 +47,12 @@ evidence: $(VENV)/.installed  ## recompute the tables of the docs that quote mea
 screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
 	$(VENV)/bin/python docs/figures/screenshots.py
 
-stub: $(VENV)/.installed  ## regenerate the types: _core.pyi after a change in native/bindings, __init__.pyi of a command
+types: $(VENV)/.installed  ## check the types of the installed package with mypy
+	$(PIP) install -q mypy types-psutil
+	$(VENV)/bin/mypy
+
+stub: $(VENV)/.installed  ## regenerate src/firsttouch/__init__.pyi after a change in the declaration of a command
 	$(PIP) install -q ruff
-	$(VENV)/bin/python native/bindings/stub.py
 	$(VENV)/bin/python tests/python_stub.py
 
 codebook: $(VENV)/.installed  ## regenerate src/firsttouch/records/codebook.json after a change in what experiments declare
@@ -70,7 +73,7 @@ $(VENV)/.tools: Makefile
 	  + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with the tools that build the package: half a minute"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' 'setuptools-scm>=8' 'hatch-fancy-pypi-readme>=23.1' cmake ninja
+	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' 'setuptools-scm>=8' 'hatch-fancy-pypi-readme>=23.1' 'typing_extensions' cmake ninja
 	@touch $@
 
 # Build with the tools above, not in an isolated environment, which would invalidate CMake's cache each time.

@@ -47,9 +47,9 @@ Factors = dict[str, Scalar]
 class Node:
     """What is wrong with it. GPUs are numbers: 2 is cuda:2.
 
-    slow_pair: from one to the other data cross at slow_gbs. slow_gpu: its memory has 0.8 of its sisters' bandwidth.
+    slow_pair: from one to the other data cross at slow_gbs. slow_gpu: its memory has 0.8 of the others' bandwidth.
     missing: it does not open. ranks: those of collective operations. noise: how far the values of equals lie apart, in
-    both directions. scale: the factor of all rates, for a node that is slower than its sisters. every: everything was
+    both directions. scale: the factor of all rates, for a node that is slower than others. every: everything was
     measured on every GPU and pair, as if each had been named; otherwise as in a plain run. run: which of its runs,
     whose values differ by that noise.
     """

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.scripts import load_script
 
+from firsttouch import _core
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -51,9 +53,9 @@ def test_no_two_types_share_a_name() -> None:
     defined = re.compile(r"^ *class (\w+)[(:]|^ *([A-Z]\w*): TypeAlias|^ *([A-Z]\w*[a-z]\w*) = ", re.MULTILINE)
     package = ROOT / "src/firsttouch"
     places = defaultdict(list)
-    for path in [*package.rglob("*.py"), package / "_core.pyi"]:
+    for path in [*package.rglob("*.py"), Path(_core.__file__).with_name("_core.pyi")]:
         for match in defined.finditer(path.read_text()):
-            places[match[match.lastindex or 0]].append(str(path.relative_to(package)))
+            places[match[match.lastindex or 0]].append(str(path))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 

@@ -14,9 +14,10 @@ import msgspec
 from firsttouch.advice.advisor import choose_device
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App
-from firsttouch.model.costs import Prices, Unmeasured
+from firsttouch.model.costs import Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.prices import Prices
 from firsttouch.program import steps
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words

@@ -24,7 +24,9 @@ def verdict(machine: str, app: str, size: str, iterations: int) -> str:
         return "–"  # noqa: RUF001
     first, *others = found.strategies
     known = "" if found.kind in ("take", "any") else f"{UNKNOWN} "
-    return f"{known}{first}" + (f" (or {join_names(others, 'or')})" if 0 < len(others) < 3 else " (or others)" * bool(others))
+    return f"{known}{first}" + (
+        f" (or {join_names(others, 'or')})" if 0 < len(others) < 3 else " (or others)" * bool(others)
+    )
 
 
 def text(machine: str) -> str:

@@ -14,7 +14,7 @@ from firsttouch.advice.output import answer_in_words
 from firsttouch.advice.profiled import traced_program
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.cli.advised_trace import MOST_LINES, lines
-from firsttouch.model.costs import Prices
+from firsttouch.model.prices import Prices
 
 TESTS = Path(__file__).parents[1]
 

@@ -22,7 +22,7 @@ from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError
 from firsttouch.cli.advised_trace import MOST_LINES, lines
 from firsttouch.cli.output import WIDTH
-from firsttouch.model.costs import Prices
+from firsttouch.model.prices import Prices
 from firsttouch.profile import schema
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch, TracedRun

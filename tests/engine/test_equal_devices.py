@@ -22,12 +22,11 @@ from firsttouch.engine.job import Job
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve
-from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.work_kinds import RUN
 from firsttouch.experiments import all_experiments
+from firsttouch.records.equal_places import EqualPlaces, differences, for_device, measured_on
 from firsttouch.records.reading import Results, key_of, load_results
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Peer, Record, Request
-from firsttouch.records.sisters import differences, for_device, measured_on
 from firsttouch.workers.process import TaskResult
 from firsttouch.workers.protocol import Reply
 
@@ -67,7 +66,7 @@ def test_the_planned_time_is_about_what_stored_runs_took(name: str) -> None:
     assert 0.9 < seconds / sum(taken[p.key] for p in plan if p.key in taken) < 1.6
 
 
-def test_one_gpu_has_every_point_and_its_sisters_have_the_headlines(plain: Sequence[Planned]) -> None:
+def test_one_gpu_has_every_point_and_those_equal_to_it_have_the_headlines(plain: Sequence[Planned]) -> None:
     first = {p.point.experiment for p in measured(plain, "cuda:0")}
     assert {"tlb", "context", "accounting", "codegen", "allocation", "collective"} < first
     for name in GPUS[1:]:
@@ -151,7 +150,7 @@ def test_equality_is_decided_by_what_drivers_state(changes: dict[str, Any], in_f
     (odd,) = (d for d in NODE if d.name == "cuda:4")
     changes = changes | ({"facts": odd.facts | changes["facts"]} if "facts" in changes else {})
     known = [msgspec.structs.replace(d, **changes) if d is odd else d for d in NODE]
-    equal = Sisters.of(d for d in known if d.role == "gpu")
+    equal = EqualPlaces.of(d for d in known if d.role == "gpu")
     assert [name for name in GPUS[1:] if equal.first(name) == name] == in_full
 
 
@@ -163,7 +162,7 @@ def test_pairs_with_another_link_have_one_of_their_own_that_stands_for_them() ->
         ]
         return msgspec.structs.replace(device, peers=peers)
 
-    equal = Sisters.of(slower(d) for d in NODE if d.role == "gpu")
+    equal = EqualPlaces.of(slower(d) for d in NODE if d.role == "gpu")
     assert [place.peer for place in equal.others("cuda:0", Factors(peer="cuda:7"))] == ["cuda:0"]
     assert len(equal.others("cuda:0", Factors(peer="cuda:1"))) == 53
 
@@ -184,7 +183,7 @@ def test_of_very_many_equal_gpus_each_is_measured_with_the_next() -> None:
     assert "more than 240 pairs are equal; --device names those to measure" in warnings[0]
 
 
-# ---------------------------------------------------------------------------------- a GPU that differs from its sisters
+# ---------------------------------------------------------------------------------a GPU that differs from the first
 
 
 def as_measured(node: Node) -> tuple[Request, list[Record]]:

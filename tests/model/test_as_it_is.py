@@ -64,7 +64,7 @@ def test_page_locked_arrays_are_locked_and_copied_at_the_rate_of_the_link() -> N
     plain, pinned = round_trip(new=False), round_trip(new=False, pinned=True)
     assert total(pinned, COPY_IN) < total(plain, COPY_IN) / 2
     locked = Program("p", (), obtained=(Obtained(GIB, 3, pinned=True),))
-    one = prices().allocation("pinned", "allocate").of(GIB).value * 1e-6
+    one = prices()["allocation", "allocate", "pinned"].of(GIB).value * 1e-6
     assert total(locked, "allocate") == pytest.approx(3 * one)
 
 

@@ -15,7 +15,8 @@ from tests.kept_runs import stored_run
 from firsttouch.advice.advisor import advise, ranked
 from firsttouch.advice.output import output
 from firsttouch.apps import all_apps
-from firsttouch.model.costs import Price, Prices, PublishedRow, Time
+from firsttouch.model.costs import ExchangePrice, Price, PublishedRow, Time
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_BY_COPY
 from firsttouch.program import patterns
 from firsttouch.records.reading import load_results
@@ -134,26 +135,26 @@ def test_a_record_of_another_version_of_the_metric_is_no_price(tmp_path: Path, e
     assert (explicit["reason"], explicit["run"]) == ("not measured here", command)
 
 
-class Described:
+class Described(Prices):
     """Prices of a machine that nobody has measured: 1 ns per byte for all that happens, as a paper states it."""
 
-    def __init__(self, machine: Machine, device: DeviceInfo) -> None:
-        self.machine, self.device, self.page_size = machine, device, "base"
-        times = (Time(), Time(1.0, 1.0, 1.0))
-        self.price = Price((0.0, 1.0), times, (PublishedRow("a-paper/copies"),)).assuming("all bytes take 1 ns")
+    page_size = "base"
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "isolated_fault":
-            return lambda *_, **__: Time()
-        if name == "placements":
-            return lambda *_: ({"none": 1.0}, self.price.grounds)
-        return lambda *_, **__: self.price
+    def __init__(self, machine: Machine, device: DeviceInfo) -> None:
+        self.machine, self.device = machine, device
+
+    def price(self, *name: str) -> Price:
+        times = (Time(), Time(1.0, 1.0, 1.0))
+        return Price((0.0, 1.0), times, (PublishedRow("a-paper/copies"),)).assuming("all bytes take 1 ns")
+
+    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
+        return ExchangePrice(self.price("exchange"), ())
 
 
 def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> None:
     """Its terms rest on what its prices rest on, which is no record."""
     machine = load_results(STANDARD).machine
-    prices: Prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
+    prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
     advice = msgspec.to_builtins(output(ranked(patterns.program_for("stream", GIB), "a program", GIB, prices)))
     (explicit,) = (one for one in advice["strategies"] if one["strategy"] == "explicit")
     copied = next(term for term in explicit["terms"] if term["what"].startswith("copy in"))

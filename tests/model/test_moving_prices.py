@@ -9,9 +9,9 @@ import pytest
 
 from firsttouch.model.costs import assumptions
 from firsttouch.model.estimate import estimate
-from firsttouch.model.named import WHOLE_BLOCKS
 from firsttouch.model.platform import load_platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.prices import WHOLE_BLOCKS
 from firsttouch.model.terms import Term
 from firsttouch.program.patterns import program_for, settings_for
 from firsttouch.program.program import Access, Block, Launch, Program
@@ -56,7 +56,7 @@ def faults_of_one_kernel(sizes: Sequence[int]) -> float:
 
 
 def test_buffers_that_a_kernel_goes_through_side_by_side_share_batches_of_faults() -> None:
-    alone, batches = faults_of_one_kernel([GIB]), prices().gpu_batches("managed").of(GIB).value * 1e-6
+    alone, batches = faults_of_one_kernel([GIB]), prices()["gpu_batches", "managed"].of(GIB).value * 1e-6
     assert faults_of_one_kernel([GIB // 2, GIB // 2]) == pytest.approx(alone - batches / 2)
     assert faults_of_one_kernel([GIB // 4] * 4) == pytest.approx(alone - batches * 3 / 4)
     assert faults_of_one_kernel([GIB, 4 << 20]) > alone

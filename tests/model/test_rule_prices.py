@@ -55,16 +55,16 @@ def test_a_price_by_a_rule_rests_on_the_values_that_it_takes() -> None:
 
 def test_a_value_that_a_rule_needs_has_no_default() -> None:
     with pytest.raises(MissingValue, match=r"ats\.counter_moves"):
-        prices("p9-volta", {"driver.counters": "on"}).counter_moves("managed")
+        prices("p9-volta", {"driver.counters": "on"})["counter_moves", "managed"]
     with pytest.raises(Unmeasured):
-        prices("mi300a").counter_moves("malloc")
+        prices("mi300a")["counter_moves", "malloc"]
 
 
 @pytest.mark.parametrize("allocator", ["pinned", "managed"])
 def test_host_memory_that_is_there_at_once_takes_200_to_400_ms_a_gib(allocator: str) -> None:
     """MI300A, Sec. V-A. With XNACK, managed memory is made on demand, by a call that takes microseconds."""
-    assert 200 <= prices("mi300a").allocation(allocator, "allocate").of(GIB).value / NS_PER_MS <= 400
-    assert prices("mi300a", xnack="1").allocation("managed", "allocate").of(GIB).value < 1e5
+    assert 200 <= prices("mi300a")["allocation", "allocate", allocator].of(GIB).value / NS_PER_MS <= 400
+    assert prices("mi300a", xnack="1")["allocation", "allocate", "managed"].of(GIB).value < 1e5
 
 
 def test_pages_that_cores_make_and_the_gpu_maps_come_twice_as_fast_as_its_own() -> None:
@@ -104,6 +104,6 @@ def test_pages_of_an_amd_gpu_with_its_own_memory_move_if_faults_resume(
 def test_locking_less_than_a_page_takes_as_long_as_a_page():
     prices = PlatformPrices(load_platform("gh200"))
     for call in ("allocate", "free"):
-        price = prices.allocation("pinned", call)
+        price = prices["allocation", call, "pinned"]
         assert price.of(64) == price.of(1 << 16)
         assert price.of(1 << 17).value == pytest.approx(2 * price.of(64).value)

@@ -11,8 +11,8 @@ from sharing_programs import SIZE, across, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate, priced
-from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES
 from firsttouch.model.reached import REMOTE
 from firsttouch.model.sharing import MAPPING, FirstTouchPricing
@@ -22,7 +22,7 @@ from firsttouch.program.replay import Prepared
 from firsttouch.program.strategies import STRATEGIES
 
 
-class TablePrices(NamedPrices):
+class TablePrices(Prices):
     """Prices in ns per byte, by name."""
 
     page_size = "base"

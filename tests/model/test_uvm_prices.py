@@ -91,6 +91,6 @@ def test_a_file_that_changes_a_value_changes_the_prices_that_it_extends(tmp_path
     slow, own = (PlatformPrices(load_platform(str(tmp_path / f"{name}.json"))) for name in ("slow", "own"))
     changed = PlatformPrices(H200.changed({"link.h2d": "27.7GB/s"}))
     for prices in (slow, own):
-        assert prices.prefetch("managed").of(2**30) == changed.prefetch("managed").of(2**30)
-    assert slow.copy("h2d", "pinned").of(2**30) == changed.copy("h2d", "pinned").of(2**30)
-    assert own.copy("h2d", "pinned").of(27.7e9).value == pytest.approx(1e9)
+        assert prices["prefetch", "managed"].of(2**30) == changed["prefetch", "managed"].of(2**30)
+    assert slow["copy", "h2d", "pinned"].of(2**30) == changed["copy", "h2d", "pinned"].of(2**30)
+    assert own["copy", "h2d", "pinned"].of(27.7e9).value == pytest.approx(1e9)

@@ -11,8 +11,8 @@ import pytest
 from tests.node_of_gpus import FAULTY, Node, machine, records, results
 
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.views.equals import alikeness
 from firsttouch.experiments.views.gpus import numbers_of_several
-from firsttouch.records.alike import alikeness
 from firsttouch.records.figures import Heat
 from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import Results

@@ -17,10 +17,11 @@ from tests.kept_runs import stored_run
 from firsttouch.advice.advisor import choose_device, estimates
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import solve
-from firsttouch.model.costs import Prices, Unmeasured
+from firsttouch.model.costs import Unmeasured
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.prices import Prices
 from firsttouch.program.dry_run import program_of
 from firsttouch.records.reading import Results, load_results
 
@@ -147,8 +148,8 @@ def test_a_price_that_a_platform_lacks_is_named_and_not_taken_as_nothing(tmp_pat
     content["parameters"] = {name: value for name, value in content["parameters"].items() if name not in names}
     (tmp_path / "less.json").write_text(json.dumps(content))
     prices = PlatformPrices(load_platform(str(tmp_path / "less.json")))
-    price = prices.copy("h2d", "pinned")
+    price = prices["copy", "h2d", "pinned"]
     rate = price.sizes[-1] / price.times[-1].value
     assert rate == pytest.approx(content["parameters"]["link.h2d"]["value"])
     with pytest.raises(MissingValue, match=r"allocation\.free\.malloc"):
-        prices.allocation("malloc", "free")
+        prices["allocation", "free", "malloc"]

@@ -21,12 +21,13 @@ from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.machine.conditions import first_touch_note
-from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
+from firsttouch.model.costs import Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.moving import TURNS, UNMEASURED_TURNS
 from firsttouch.model.platform import MissingValue, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.ranges import accuracy_of, difference
 from firsttouch.model.terms import Term, more_of
@@ -34,10 +35,10 @@ from firsttouch.program import patterns
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
+from firsttouch.records.equal_places import for_device, measured_on
 from firsttouch.records.predicted import is_predicted, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.records.sisters import for_device, measured_on
 from firsttouch.records.statistics import measured, median_of
 from firsttouch.records.text import caption, count, quantity
 
@@ -91,7 +92,7 @@ def advise(
         advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records, iterations)
     else:
         advice = _for_pattern(pattern, size, sets, prices, iterations)
-    note_sisters(advice, records)
+    note_equal_devices(advice, records)
     return advice
 
 
@@ -114,7 +115,7 @@ def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Pr
     return MeasuredPrices(results[0].machine, records, info), records
 
 
-def note_sisters(advice: Advice, records: Sequence[Record]) -> None:
+def note_equal_devices(advice: Advice, records: Sequence[Record]) -> None:
     """Say on which of several equal devices the prices were measured."""
     if held := measured_on(for_device(records, advice.device)):
         advice.assumptions.append(f"{caption(held)}.")

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from firsttouch.advice.answer import OrderTurn, UsedBytes
 from firsttouch.advice.verdict import SIMILAR
 from firsttouch.model.as_it_is import NAME, terms_as_it_is
-from firsttouch.model.costs import Prices, Unmeasured
+from firsttouch.model.costs import Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.platform import MissingValue
+from firsttouch.model.prices import Prices
 from firsttouch.model.terms import Term
 from firsttouch.program.narrowed import is_assumed, widest, with_share
 from firsttouch.program.program import Program

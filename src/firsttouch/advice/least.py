@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from firsttouch.advice.verdict import SIMILAR
 from firsttouch.machine.allocators.properties import common_allocator
-from firsttouch.model.costs import Prices, Unmeasured, assumptions
+from firsttouch.model.costs import Unmeasured, assumptions
 from firsttouch.model.platform import MissingValue
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import ONE_PASS
 from firsttouch.model.terms import Term
 from firsttouch.program.program import Item, Launch, Program, Repeat
@@ -74,8 +75,8 @@ def _most_across(program: Program, prices: Prices, strategy: str) -> float | Non
     """ms that the kernels take at most across the link. None if a kernel has no time, or a price is missing."""
     total = 0.0
     with suppress(Unmeasured, MissingValue):
-        link = prices.remote("h2d", STRATEGIES[strategy].allocator)
-        per_byte = prices.own_pass(common_allocator("shared")).of(1).value / 2  # a pass reads and writes each byte
+        link = prices["remote", "h2d", STRATEGIES[strategy].allocator]
+        per_byte = prices["own_pass", common_allocator("shared")].of(1).value / 2  # a pass reads and writes each byte
         for launch, times in timed_launches((*program.initialise, *program.compute)):
             if launch.seconds is None or not per_byte:
                 return None

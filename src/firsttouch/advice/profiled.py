@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from firsttouch.advice.advisor import note_sisters, prices_of
+from firsttouch.advice.advisor import note_equal_devices, prices_of
 from firsttouch.advice.answer import Advice
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
@@ -36,7 +36,7 @@ def advise_profile(
     traced = traced_program(profile, process)
     prices, records = prices_of(directories, device)
     advice = advise_traced(traced, prices)
-    note_sisters(advice, records)
+    note_equal_devices(advice, records)
     return advice
 
 

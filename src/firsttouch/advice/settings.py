@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from firsttouch.base.units import format_number, format_size
 from firsttouch.machine.allocators.properties import common_allocator
-from firsttouch.model.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
+from firsttouch.model.costs import Ground, Price, Unmeasured, record_keys
 from firsttouch.model.platform import MissingValue
+from firsttouch.model.prices import Direction, Prices
+from firsttouch.program.guidance import ADVICE, NONE
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.findings import CLEAR_RATIO
 from firsttouch.records.predicted import is_predicted
@@ -87,10 +90,10 @@ def _allocators(strategy: Strategy) -> str:
 
 def _copy_choices(prices: Prices) -> list[CopyChoice]:
     locked = common_allocator("page-locked")
-    allocate, free = prices.allocation(locked, "allocate"), prices.allocation(locked, "free")
+    allocate, free = prices["allocation", "allocate", locked], prices["allocation", "free", locked]
     choices = []
     for direction, words in DIRECTIONS.items():
-        pageable, fast = prices.copy(direction, common_allocator("host")), prices.copy(direction, locked)
+        pageable, fast = prices["copy", direction, common_allocator("host")], prices["copy", direction, locked]
         if pageable.sizes[-1] <= 1:
             raise Unmeasured(f"copies {words} are known by a rate alone, which says nothing about sizes")
         largest = int(pageable.sizes[-1])
@@ -114,15 +117,15 @@ def _copy_interface_setting(prices: Prices) -> Setting | None:
         "locking the pages takes time"
     )
     locked = common_allocator("page-locked")
-    used = [prices.allocation(locked, "allocate"), prices.allocation(locked, "free")]
-    used += [prices.copy("h2d", name) for name in (locked, common_allocator("host"))]
+    used = [prices["allocation", "allocate", locked], prices["allocation", "free", locked]]
+    used += [prices["copy", "h2d", name] for name in (locked, common_allocator("host"))]
     return Setting(text, ratio, _join_grounds(*used))
 
 
 def _saves_time(prices: Prices, choice: CopyChoice) -> bool:
     """Whether the range of a copy from page-locked memory is below that of one from plain memory."""
     direction = next(name for name, words in DIRECTIONS.items() if words == choice.direction)
-    slow, fast = (prices.copy(direction, common_allocator(kind)).of(choice.size) for kind in ("host", "page-locked"))
+    slow, fast = (prices["copy", direction, common_allocator(kind)].of(choice.size) for kind in ("host", "page-locked"))
     return fast.high < slow.low
 
 
@@ -166,7 +169,7 @@ def _page_count_words(price: Price) -> str:
 
 def _prefetch_setting(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
-    prefetch, fault = prices.prefetch(name), prices.gpu_fault(name, reads_only=False)
+    prefetch, fault = prices["prefetch", name], prices.gpu_fault(name, reads_only=False)
     text = (
         f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, faults take {_per_gib(fault)}"
     )
@@ -176,10 +179,16 @@ def _prefetch_setting(prices: Prices) -> Setting | None:
 
 def _placement_setting(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
-    times, grounds = prices.placements(name)
-    best = min(times, key=lambda advice: times[advice])
-    ratio = times["none"] / times[best]
-    if best == "none" or ratio < CLEAR_RATIO:
+    tried = {}
+    for advice in ADVICE:
+        with suppress(Unmeasured):
+            tried[advice] = prices["placements", advice, name]
+    if len(tried) < 2 or NONE not in tried:
+        return None
+    times = {advice: price.of(1).value for advice, price in tried.items()}
+    grounds, best = _join_grounds(*tried.values()), min(times, key=lambda advice: times[advice])
+    ratio = times[NONE] / times[best]
+    if best == NONE or ratio < CLEAR_RATIO:
         return Setting(f"give no advice: none makes passes over {name} data clearly faster", ratio, grounds)
     return Setting(
         f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, grounds

@@ -20,10 +20,11 @@ from firsttouch.advice.traced_wording import is_good_enough, not_priced, unseen_
 from firsttouch.advice.verdict import fastest_of, verdict_of
 from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
-from firsttouch.model.costs import Direction, Prices, Time
+from firsttouch.model.costs import Time
 from firsttouch.model.kernels import kernel_bytes, scaled_time
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.prices import Direction, Prices
 from firsttouch.model.terms import Term
 from firsttouch.program.layout import used_blocks
 from firsttouch.program.program import Program

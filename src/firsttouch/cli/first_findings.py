@@ -119,7 +119,7 @@ def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
 
 
 def _section_lines(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
-    from firsttouch.records.sisters import measured_on
+    from firsttouch.records.equal_places import measured_on
 
     measured = measured_on(part.section.records)
     lines = _wrap_text(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")

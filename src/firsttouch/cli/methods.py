@@ -97,7 +97,7 @@ def command(
     from firsttouch.engine.choices import choose_devices
     from firsttouch.engine.discover import find_devices
     from firsttouch.engine.methods import stated_cells, verified_cells
-    from firsttouch.engine.sisters import Sisters
+    from firsttouch.records.equal_places import EqualPlaces
     from firsttouch.records.predicted import is_predicted
 
     names = device or []
@@ -108,7 +108,7 @@ def command(
         )
     devices = find_devices(names)
     chosen = choose_devices(names, devices)
-    alike = Sisters.of(d for d in chosen if d.role == "gpu" and not names)
+    alike = EqualPlaces.of(d for d in chosen if d.role == "gpu" and not names)
     equal = Counter(alike.first(device.name) for device in chosen)
     chosen = [device for device in chosen if device.name in equal]
     with _show_progress() if verify else nullcontext() as watch:

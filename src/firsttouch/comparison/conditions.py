@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from firsttouch.machine.conditions import disturbed_percent
 from firsttouch.machine.measurement_warnings import conditions_by_name
+from firsttouch.records.equal_places import groups
 from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection
-from firsttouch.records.sisters import groups
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results

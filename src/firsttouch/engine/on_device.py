@@ -16,7 +16,6 @@ from firsttouch.base.errors import UsageError
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
-from firsttouch.engine.sisters import MOST_PAIRS, Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
 from firsttouch.experiments.contract.base import Candidate, Experiment, Factor
 from firsttouch.experiments.contract.contract import (
@@ -28,9 +27,10 @@ from firsttouch.experiments.contract.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiments.contract.presets import excluded, left_out, not_measured
+from firsttouch.experiments.contract.presets import excluded, holds, left_out, meets, not_measured
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.switches import SWITCHES, optimistic_device
+from firsttouch.records.equal_places import MOST_PAIRS, EqualPlaces
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Location, Point, Request, Scalar
 from firsttouch.records.text import join_names
 
@@ -72,8 +72,8 @@ class ExperimentOnDevice:
     """True if its points are another device's: a factor that --set names goes with that device, or the first rank is
     always there.
     """
-    sisters: Sisters = field(default_factory=Sisters)
-    """The devices equal to this one on which the experiment has points too."""
+    equal_places: EqualPlaces = field(default_factory=EqualPlaces)
+    """Those at which the experiment has points too."""
     _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
     """The device as it may be, by the values of the switches."""
     _own_values: dict[str, Sequence[Scalar]] = field(default_factory=dict, init=False)
@@ -100,9 +100,9 @@ class ExperimentOnDevice:
         """Leaves out the values of factors with which no point is measured here, if other devices stand for this one
         everywhere.
         """
-        if self.sisters.leads_nowhere(self.device.name):
+        if self.equal_places.leads_nowhere(self.device.name):
             for index, factor in enumerate(self.factors):
-                values = values_on_each(factor, self.experiment)
+                values = _values_on_each(factor, self.experiment)
                 self.factors[index] = dataclasses.replace(factor, values=values)
 
     def limit_ranks(self, most: int | None) -> None:
@@ -151,7 +151,7 @@ class ExperimentOnDevice:
     @property
     def is_first(self) -> bool:
         """Whether it is the first of equal devices."""
-        return self.sisters.first(self.device.name) == self.device.name
+        return self.equal_places.first(self.device.name) == self.device.name
 
     def plan(self, request: Request, devices: Mapping[str, DeviceInfo]) -> list[Planned]:
         """The points, in the order of the factors' values. devices: all, by name."""
@@ -193,7 +193,7 @@ class ExperimentOnDevice:
         planned: dict[str, Planned] = {}
         for candidate, places in candidates:
             point = self._measured_point(candidate, places, request, devices)
-            if not point.reason or self.sisters.leads(self.device.name, candidate.factors):
+            if not point.reason or self.equal_places.leads(self.device.name, candidate.factors):
                 planned.setdefault(point.key, point)
         return self._without_repeated_skips([*planned.values()])
 
@@ -205,15 +205,15 @@ class ExperimentOnDevice:
             factors = Factors(zip(names, values, strict=True))
             if (peer := factors.get(PEER)) not in roles:
                 roles[peer] = (
-                    self.sisters.has(self.device.name, factors),
-                    self.sisters.leads(self.device.name, factors),
+                    self.equal_places.has(self.device.name, factors),
+                    self.equal_places.leads(self.device.name, factors),
                 )
             is_planned, leads = roles[peer]
             if not is_planned:
                 self.refused[_MANY] = ["pairs that are not of each with the next"]
                 continue
             candidate = self._candidate(factors)
-            if leads or on_each(candidate):
+            if leads or _on_each(candidate):
                 yield candidate
 
     def _check_count(self) -> None:
@@ -263,13 +263,13 @@ class ExperimentOnDevice:
             peers=[devices[name] for name in peer_names if name in devices],
             ranks=[] if one_process else [devices[name] for name in places],
             sampled=is_sampled(experiment, factors),
-            stands_for=self._equal_places(candidate),
+            stands_for=self._stands_for(candidate),
             state=experiment.worker.state(factors),
         )
 
-    def _equal_places(self, candidate: Candidate) -> list[Location]:
-        equal_places = self.sisters.others(self.device.name, candidate.factors)
-        return [] if equal_places and on_each(candidate) else equal_places
+    def _stands_for(self, candidate: Candidate) -> list[Location]:
+        others = self.equal_places.others(self.device.name, candidate.factors)
+        return [] if others and _on_each(candidate) else others
 
     def _point(self, factors: Factors, request: Request, **how: Any) -> Planned:
         return Planned(
@@ -376,3 +376,14 @@ def on_device(
                 return ExperimentOnDevice(name, experiment, device, [], preset, reason, elsewhere=True)
             factors.setdefault(factor.name, factor)
     return ExperimentOnDevice(name, experiment, device, list(factors.values()), preset)
+
+
+def _values_on_each(factor: Factor, experiment: Experiment) -> list[Scalar]:
+    """The values of a factor with which a point may be measured on each of several equal devices."""
+    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.on_each]
+    return [value for value in factor.values if any(holds(condition, value) for condition in conditions)]
+
+
+def _on_each(candidate: Candidate) -> bool:
+    """Whether a point is measured on each of several equal devices."""
+    return any(meets(candidate, conditions) for conditions in candidate.experiment.on_each)

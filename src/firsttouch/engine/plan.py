@@ -13,12 +13,12 @@ from firsttouch.base.units import format_size, parse_size
 from firsttouch.engine.choices import BUDGETS, choose, choose_devices, choose_preset
 from firsttouch.engine.on_device import ExperimentOnDevice, on_device
 from firsttouch.engine.planned import Planned, PointGroup
-from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
 from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, describe_factors
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.profile.events import log as events
+from firsttouch.records.equal_places import EqualPlaces
 from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
 from firsttouch.records.text import first_few
 
@@ -76,7 +76,7 @@ def make_plan(
     The order is the same for the same request on the same machine, and results.jsonl keeps it. The time of a preset
     is split over all experiments, chosen or not, so that a run's length does not grow with the number chosen. Unless
     the request is for every device, of equal devices the first has all points, and the others those that ask about
-    each (engine/sisters.py).
+    each (records/equal_places.py).
 
     Args:
         devices: all devices that discovery found; request.devices chooses among them.
@@ -104,8 +104,8 @@ def make_plan(
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
         _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
-    alike = Sisters.of(d for d in selected if d.role == "gpu" and not request.every_device)
-    pairs = _link_sisters(pairs, alike)
+    alike = EqualPlaces.of(d for d in selected if d.role == "gpu" and not request.every_device)
+    pairs = _set_equal_places(pairs, alike)
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
     plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
@@ -118,7 +118,7 @@ def make_plan(
     return _group_by_worker(plan)
 
 
-def _link_sisters(pairs: Sequence[ExperimentOnDevice], alike: Sisters) -> list[ExperimentOnDevice]:
+def _set_equal_places(pairs: Sequence[ExperimentOnDevice], alike: EqualPlaces) -> list[ExperimentOnDevice]:
     """Tells each pair on which equal devices its experiment has points too. Without those that have none, but of the
     first of equal devices.
     """
@@ -128,7 +128,7 @@ def _link_sisters(pairs: Sequence[ExperimentOnDevice], alike: Sisters) -> list[E
             having.setdefault(pair.name, []).append(pair.device)
     kept = [pair for pair in pairs if not pair.reason or alike.first(pair.device.name) == pair.device.name]
     for pair in kept:
-        pair.sisters = alike.among(having.get(pair.name, ()))
+        pair.equal_places = alike.among(having.get(pair.name, ()))
     return kept
 
 
@@ -155,7 +155,7 @@ def _points(
         total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.share / shares
         points = pair.plan(request, {device.name: device for device in devices})
         seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
-        seconds = of_first.setdefault((pair.name, pair.sisters.first(pair.device.name)), seconds)
+        seconds = of_first.setdefault((pair.name, pair.equal_places.first(pair.device.name)), seconds)
         plan += pair.timed(points, seconds, request.timeout)
     return plan
 

@@ -64,21 +64,23 @@ class ExperimentWork(Work):
         return not request.set and len(request.experiments) == len(self.usual_names())
 
     def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
-        """Devices that differ from their sisters are measured as if alone; of several that are alike, the first is."""
-        from firsttouch.records import sisters
+        """Devices that differ from the one that stands for them are measured as if alone; of several alike, the first
+        is.
+        """
+        from firsttouch.records.equal_places import for_device, unlike
 
         if request.every_device:
             return []
         requests = []
-        for devices in sisters.unlike(records):
-            rest = [r for r in sisters.for_device(records, devices[0]) if r.device != devices[0]]
+        for _, devices in unlike(records):
+            rest = [r for r in for_device(records, devices[0]) if r.device != devices[0]]
             names = {r.experiment for r in rest if r.status == "ok" and PEER not in r.factors}
             experiments = [name for name in request.experiments if name in names]
             requests.append(replace(request, devices=devices, experiments=experiments, ranks=None, earlier=[]))
         return [further for further in requests if further.experiments]
 
     def why_further(self, request: Request, records: Sequence[Record]) -> list[str]:
-        from firsttouch.records.sisters import differences
+        from firsttouch.records.equal_places import differences
 
         return [] if request.every_device else differences(records)
 

@@ -13,7 +13,7 @@ from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.pairs import PairExperiment, open_pair, reached_by_cpu
 from firsttouch.experiments.contract.presets import Not
 from firsttouch.experiments.contract.rules import Preset
-from firsttouch.experiments.views.equals import are_alike_but_few, compare_equals
+from firsttouch.experiments.views.equals import Alikeness, alikeness, are_alike_but_few, compare_equals
 from firsttouch.experiments.views.pairs import (
     BY,
     OWN,
@@ -28,7 +28,6 @@ from firsttouch.experiments.views.pairs import (
     parties_of,
 )
 from firsttouch.model.micro import loads
-from firsttouch.records.alike import Alikeness, alikeness
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Heat, Line
 from firsttouch.records.findings import Claim, Comparison, Finding, compare_medians, extremes, finding

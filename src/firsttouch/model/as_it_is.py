@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 from firsttouch.machine.allocators.properties import common_allocator
-from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
+from firsttouch.model.costs import Price, Time, Unmeasured
+from firsttouch.model.prices import Call, Direction, Prices
 from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, NEW_ON_DEVICE
 from firsttouch.model.terms import Term, Terms
 from firsttouch.program.program import Item, Launch, Move, Obtained, Program, Repeat
@@ -72,11 +73,11 @@ def moves(items: Sequence[Item], times: int = 1, parallel: set[int] | None = Non
             yield item, times, item.block in by_all
 
 
-def _call(terms: Terms, prices: Prices, call: Literal["allocate", "free"], obtained: Obtained) -> None:
+def _call(terms: Terms, prices: Prices, call: Call, obtained: Obtained) -> None:
     """A run may not have measured the calls of a device that has memory of its own; they are quick."""
     allocator, nbytes, times = LOCKED if obtained.pinned else DEVICE, obtained.nbytes, obtained.times
     try:
-        price = prices.allocation(allocator, call)
+        price = prices["allocation", call, allocator]
     except Unmeasured:
         if allocator == LOCKED or prices.device.capabilities.shares_host_memory:
             raise
@@ -106,7 +107,7 @@ def _move(
 def _price_into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, times: int) -> int:
     """Price a copy of so many bytes into pages that nobody has touched. Returns how many of them are then priced."""
     try:
-        price = prices.copy_into_new(host)
+        price = prices["copy_into_new", host]
     except Unmeasured:
         touch = prices.host_touch(parallel=False)
         terms.add(phase, NEW_BY_COPY, touch, new * times, touch.of(new).times(times), times)
@@ -120,10 +121,10 @@ def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int, *, 
     """The price of a copy, and its time. lone: not less than that of a copy alone, if such a size was measured, as
     under strategies that copy (pricing.py).
     """
-    price = prices.copy(direction, host)
+    price = prices["copy", direction, host]
     time = price.of(nbytes)
     with suppress(Unmeasured):
-        alone = prices.lone_copy(direction, host)
+        alone = prices["lone_copy", direction, host]
         if lone and nbytes >= alone.sizes[0]:
             time = time.at_least(alone.of(nbytes))
     return price, time
@@ -138,7 +139,7 @@ the driver.
 def _is_mostly_call(prices: Prices, way: Direction, move: Move) -> bool:
     if not move.pinned and move.nbytes < STAGED:
         return True
-    price = prices.copy(way, LOCKED if move.pinned else PLAIN)
+    price = prices["copy", way, LOCKED if move.pinned else PLAIN]
     return price.of(move.nbytes).value < 2 * price.times[0].value
 
 

@@ -1,24 +1,18 @@
-"""What each thing that a memory strategy adds costs on a machine: the contract of prices, and what they rest on.
-
-A price is time per amount, with an interval and its grounds. `Prices` is what the model asks for; where the prices come
-from is its implementation's: `measured.py` has those from the micro-measurements of a run.
-"""
+"""Times, prices, and what they rest on. A price is time per amount, with an interval and its grounds."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import median
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from firsttouch.records.reading import PointIdentity
-from firsttouch.records.schema import DeviceInfo, Machine, Record
-
-Direction = Literal["h2d", "d2h"]
+from firsttouch.records.schema import Record
 
 
 class MeasuredPoint(PointIdentity, frozen=True, tag_field="kind", tag="record"):
@@ -169,145 +163,3 @@ class ExchangePrice:
 
 class Unmeasured(Exception):
     """A price is needed that is not known. The text is the command that measures it."""
-
-
-class Prices(Protocol):
-    """The prices on one device of a machine. Each method raises Unmeasured if its price is not known."""
-
-    @property
-    def machine(self) -> Machine: ...
-
-    @property
-    def device(self) -> DeviceInfo: ...
-
-    @property
-    def page_size(self) -> str:
-        """The pages that plain memory gets here without asking: base or huge."""
-        ...
-
-    def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
-        """The CPU's first touch of plain host memory, by all threads or by one."""
-        ...
-
-    def copy(self, direction: Direction, allocator: str) -> Price:
-        """A copy by the device between its memory and host memory whose pages are there."""
-        ...
-
-    def lone_copy(self, direction: Direction, allocator: str) -> Price:
-        """One such copy alone, from the call to its completion."""
-        ...
-
-    def copy_into_new(self, allocator: str) -> Price:
-        """A copy by the device into plain host memory whose pages nobody has touched."""
-        ...
-
-    def host_copy(self) -> Price:
-        """A copy by all threads of the CPU within host memory."""
-        ...
-
-    def remote(self, direction: Direction, allocator: str) -> Price:
-        """Use of page-locked host memory by a kernel, across the link: reads are h2d, writes d2h."""
-        ...
-
-    def allocation(self, allocator: str, call: Literal["allocate", "free"]) -> Price:
-        """A call that allocates or frees memory."""
-        ...
-
-    def touched_free(self, allocator: str, agent: Literal["cpu", "gpu"]) -> Price:
-        """A call that frees memory that an agent has touched."""
-        ...
-
-    def host_free(self, allocator: str) -> Price:
-        """Freeing plain host memory whose pages were touched."""
-        ...
-
-    def moving_touch(self, allocator: str) -> Price:
-        """The CPU's first touch of memory whose pages move, by all threads: what writing all words of new pages takes
-        beyond writing those of pages that are there.
-        """
-        ...
-
-    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
-        """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory. Where both share one
-        memory, over pages that the CPU touched and that are not in the GPU's page table.
-
-        read_mostly: after this advice, given when the pages are there. touch: as of the experiment migration; if it is
-        sparse, the price is still per byte of the pages.
-        """
-        ...
-
-    def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
-        """A kernel's first touch of pages that nobody has touched. whole_blocks: a fault brings all pages of a block of
-        the driver, as after advice to keep them on the GPU.
-        """
-        ...
-
-    def gpu_batches(self, allocator: str) -> Price:
-        """The part of what a kernel's faults on pages of one buffer take that is spent on batches of faults."""
-        ...
-
-    def cpu_fault(self, allocator: str, *, each_page: bool = False) -> Price:
-        """The CPU's read of pages that are on the GPU, beyond a read of its own memory. each_page: it reads one byte of
-        each page, which takes no time in its own memory.
-        """
-        ...
-
-    def cpu_remote(self, allocator: str) -> Price:
-        """The CPU's use of the GPU's memory where it is, beyond a use of its own memory."""
-        ...
-
-    def slow_pass(self, allocator: str) -> Price:
-        """A kernel's pass over memory, in which it uses every byte once, where that is slower than over the device's
-        usual memory. Raises Unmeasured where it is not, too.
-        """
-        ...
-
-    def usual_pass(self) -> Price:
-        """The same over the device's usual memory."""
-        ...
-
-    def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
-        """An agent's pass over memory that its caches do not hold, beyond a pass over memory that they do."""
-        ...
-
-    def cache_flush(self, allocator: str) -> Price:
-        """What the driver takes around a kernel to write back caches, by the bytes that the kernel uses."""
-        ...
-
-    def counter_moves(self, allocator: str) -> Price:
-        """The move of pages to the GPU by access counters. Raises Unmeasured if these move none, too."""
-        ...
-
-    def isolated_fault(self, allocator: str) -> Time:
-        """The least time of one fault of a kernel, which moves at most 2 MiB."""
-        ...
-
-    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
-        """Turns of a kernel and the CPU over a small block. by_groups: thread groups update a word by atomics."""
-        ...
-
-    def own_pass(self, allocator: str) -> Price:
-        """A kernel's pass over its own memory, in which it reads and writes every byte."""
-        ...
-
-    def prefetch(self, allocator: str) -> Price:
-        """A prefetch of pages from the CPU to the GPU."""
-        ...
-
-    def prefetch_back(self, allocator: str) -> Price:
-        """A prefetch of pages from the GPU to the CPU."""
-        ...
-
-    def eviction(self, allocator: str) -> Price:
-        """Pages that leave the GPU's memory because others need it."""
-        ...
-
-    def advise(self, allocator: str, advice: str) -> Price:
-        """The call that gives advice about memory whose pages are on the CPU."""
-        ...
-
-    def placements(self, allocator: str) -> tuple[Mapping[str, float], tuple[Ground, ...]]:
-        """ms of all passes over data that start on the CPU, by advice, and their grounds. Raises Unmeasured unless
-        several kinds of advice were tried.
-        """
-        ...

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from firsttouch.model.costs import Prices
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.moving import GPU_FAULTS, Moving
 from firsttouch.model.page_steps import CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program import steps
@@ -61,13 +61,15 @@ class Crowded(Moving):
         self.pages.memory.advise(step.buffer, step.hint, PageMoves(self.page))
         if step.hint == READ_MOSTLY:
             populated = self.pages.memory.buffers[step.buffer].pages_in("cpu") * self.page
-            self.terms.add(self.phase, f"advice {READ_MOSTLY}", self.prices.advise(self.name, READ_MOSTLY), populated)
+            self.terms.add(
+                self.phase, f"advice {READ_MOSTLY}", self.prices["advise", READ_MOSTLY, self.name], populated
+            )
 
     def prefetch(self, step: steps.Prefetch) -> None:
         moves, evicted = PageMoves(self.page), PageMoves(self.page)
         self.pages.memory.prefetch(step.buffer, step.to, moves, evicted)
         to_gpu = step.to == "gpu"
-        price = self.prices.prefetch(self.name) if to_gpu else self.prices.prefetch_back(self.name)
+        price = self.prices["prefetch", self.name] if to_gpu else self.prices.prefetch_back(self.name)
         moved = (moves.counts.to_gpu if to_gpu else moves.counts.to_cpu) * self.page
         self.terms.add(self.phase, f"prefetch to the {step.to.upper()}", price, moved)
         self._price_evictions(evicted)
@@ -112,8 +114,8 @@ class Crowded(Moving):
             there = sum((b - a) * (state.gpu_maps & ~state.gpu).bit_count() for a, b, state in pages.pieces(first, end))
             nbytes = min(there * self.page, use.end - use.start) * access.passes
             if nbytes:
-                used = [self.prices.remote("h2d", self.name)] if use.reads else []
-                used += [self.prices.remote("d2h", self.name)] if use.writes else []
+                used = [self.prices["remote", "h2d", self.name]] if use.reads else []
+                used += [self.prices["remote", "d2h", self.name]] if use.writes else []
                 price = max(used, key=lambda p: p.of(nbytes).value)
                 self.terms.add(self.phase, f"use of {self.name} memory across the link", price, nbytes)
                 self.crossed += price.of(nbytes)
@@ -123,7 +125,7 @@ class Crowded(Moving):
         self.in_cpu[step.buffer].add(step.start, step.end)
         new, moved = counts.new_cpu * self.page, counts.to_cpu * self.page
         if new:
-            price = self.prices.moving_touch(self.name)
+            price = self.prices["moving_touch", self.name]
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
         if moved:
             self.price_cpu_faults(moved)

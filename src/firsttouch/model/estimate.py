@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from firsttouch.base.errors import Unsupported
-from firsttouch.model.costs import Prices
 from firsttouch.model.crowded import Crowded
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.platform import MissingValue
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.sharing import FirstTouchPricing, moves, pricing_kind
 from firsttouch.model.terms import Term

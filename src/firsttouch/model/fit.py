@@ -21,15 +21,16 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.allocators.properties import common_allocator, memory_of, moves_pages
-from firsttouch.model.costs import Direction, ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
+from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
 from firsttouch.model.driver import driver_of
 from firsttouch.model.fit_rules import host_values, uvm_values
-from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
-from firsttouch.model.named import AGENTS, CALLS
+from firsttouch.model.measured import ATOMIC, MeasuredPrices, words_of
 from firsttouch.model.pages import Kind
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
 from firsttouch.model.platform import Platform, load_platform
+from firsttouch.model.prices import Call, Direction
 from firsttouch.model.rules.releases import parse_release
+from firsttouch.program.declarations import Agent
 from firsttouch.program.guidance import ADVICE
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
@@ -137,8 +138,8 @@ def _encoded(value: Any) -> str:
 def _prices(pools: Sequence[Pool], device: DeviceInfo) -> Iterator[tuple[str, dict[str, Any]]]:
     words = {
         "direction": get_args(Direction),
-        "agent": AGENTS,
-        "call": CALLS,
+        "agent": get_args(Agent),
+        "call": get_args(Call),
         "pages": ("base", "huge"),
         "threads": ("one", "all"),
         "operation": ("read", "write", "update"),
@@ -152,7 +153,7 @@ def _prices(pools: Sequence[Pool], device: DeviceInfo) -> Iterator[tuple[str, di
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating" or moves_pages(entry)]
     for definition in PARAMETERS:
         family = definition.name.partition(".")[0]
-        if family not in FAMILIES or definition.name in _INCOMPLETE:
+        if definition.name in _INCOMPLETE or not any(family in pool.prices.families for pool in pools):
             continue
         for name in _names(definition, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
             if prices := _prices_by_pool(pools, name.split(".")):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import MeasuredPoint, Price, Time
-from firsttouch.model.named import ONE_A_BLOCK
 from firsttouch.model.pages import Counts, Kind
+from firsttouch.model.prices import ONE_A_BLOCK
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, step_counts
 

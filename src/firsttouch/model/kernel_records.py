@@ -173,12 +173,12 @@ def _device(run: KernelRun) -> ProfiledDevice:
     try:
         prices = MeasuredPrices(run.machine, run.prices, run.device)
         memory = _rate(prices.price("stream", "gpu", common_allocator("device"), "read"))
-        link = _rate(prices.remote("h2d", locked))
+        link = _rate(prices["remote", "h2d", locked])
     except Unmeasured as missing:
         known_device = next((d for d in known_profiles().devices.values() if d.title == title), None)
         if run.platform is not None and run.platform.device.title == title and run.platform.has(BANDWIDTH):
             memory = run.platform.quantity(BANDWIDTH).value
-            link = _rate(PlatformPrices(run.platform).remote("h2d", locked))
+            link = _rate(PlatformPrices(run.platform)["remote", "h2d", locked])
         elif known_device is not None:
             memory, link = known_device.memory, known_device.link
         else:

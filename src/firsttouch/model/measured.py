@@ -7,32 +7,23 @@ price but the command that measures it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from statistics import median
 from typing import Any, TypeVar
 
 from firsttouch.machine.allocators.properties import is_common, is_plain_host, role
-from firsttouch.model.costs import (
-    Direction,
-    ExchangePrice,
-    MeasuredPoint,
-    Price,
-    Time,
-    Unmeasured,
-    measured_point,
-    per_byte,
-)
+from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time, Unmeasured, measured_point, per_byte
 from firsttouch.model.driver import driver_of
-from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.pages import Kind
+from firsttouch.model.prices import ONE_A_BLOCK, Direction, Prices
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, FAMILY, step_counts
 from firsttouch.program.guidance import NONE
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
+from firsttouch.records.equal_places import for_device
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
-from firsttouch.records.sisters import for_device
 from firsttouch.records.statistics import measured, median_of
 
 P = TypeVar("P", Price, ExchangePrice)
@@ -54,22 +45,13 @@ def _sources() -> Mapping[str, tuple[str, PriceSource]]:
     return {source.price: (name, source) for name, book in books.items() for source in book.prices}
 
 
-FAMILIES = (
-    "host_touch", "host_copy", "copy", "lone_copy", "copy_into_new", "remote", "allocation", "touched_free",
-    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "cpu_return", "isolated_fault", "own_pass", "prefetch",
-    "prefetch_back", "advise", "placements", "exchange", "exchange_gap", "stream",
-    "load", "in_order_touch", "lone_fault", "faults",
-)  # fmt: skip
-"""The first parts of the names of all prices that experiments measure."""
-
-
 def words_of(price: str, parameter: str) -> list[str]:
     """The values that a parameter of a price may have."""
     experiment, source = _sources()[price]
     return [*codebook_of(experiment).factors[source.by[parameter]]]
 
 
-class MeasuredPrices(NamedPrices):
+class MeasuredPrices(Prices):
     """The prices on one device of a machine. Each raises Unmeasured if the records do not have it. Records of another
     version of their metric are no prices, since their values mean something else.
     """
@@ -113,6 +95,11 @@ class MeasuredPrices(NamedPrices):
             "lone_fault": self._lone_fault,
             "faults": self._faults,
         }
+
+    @property
+    def families(self) -> Collection[str]:
+        """The first parts of the names of all prices that experiments measure."""
+        return self._makers.keys()
 
     def price(self, *name: str) -> Price:
         make = self._makers.get(name[0])

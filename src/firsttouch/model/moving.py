@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from firsttouch.machine.allocators.properties import common_allocator
-from firsttouch.model.costs import Price, Prices, Time, Unmeasured
+from firsttouch.model.costs import Price, Time, Unmeasured
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
 from firsttouch.program import steps
 from firsttouch.program.declarations import Agent
@@ -77,7 +78,7 @@ class Moving(Pricing):
         side by side, each in the time of the largest.
         """
         with suppress(Unmeasured):
-            return time.beyond(self.prices.gpu_batches(self.name).of(nbytes).times(1 - 1 / self.beside))
+            return time.beyond(self.prices["gpu_batches", self.name].of(nbytes).times(1 - 1 / self.beside))
         return time
 
     def run(self) -> None:
@@ -106,7 +107,7 @@ class Moving(Pricing):
 
     def _turns(self, turns: int, updates: int) -> tuple[Price, Time]:
         """The price of turns and their time, with so many updates by atomics in all of them."""
-        between = self.prices.own_pass(self.name).of(self.terms.counts["by_kernels"]).value / turns
+        between = self.prices["own_pass", self.name].of(self.terms.counts["by_kernels"]).value / turns
         exchange = self.prices.exchange(self.name)
         time = exchange.of(turns, between)
         if not updates:
@@ -127,7 +128,7 @@ class Moving(Pricing):
         sides: tuple[tuple[Agent, int], ...] = (("gpu", in_gpu), ("cpu", in_cpu))
         for agent, nbytes in sides:
             with suppress(Unmeasured):
-                price = self.prices.touched_free(self.name, agent)
+                price = self.prices["touched_free", agent, self.name]
                 self.terms.add("free", f"free {self.name} memory on the {agent.upper()}", price, nbytes)
 
     def prefault(self, step: steps.Prefault) -> None:
@@ -140,7 +141,7 @@ class Moving(Pricing):
         if step.hint == READ_MOSTLY:
             self.read_mostly[step.buffer].add(0, nbytes)
             if populated := self.present[step.buffer].total():
-                price = self.prices.advise(self.name, READ_MOSTLY)
+                price = self.prices["advise", READ_MOSTLY, self.name]
                 self.terms.add(self.phase, f"advice {READ_MOSTLY}", price, populated)
 
     def prefetch(self, step: steps.Prefetch) -> None:
@@ -153,8 +154,8 @@ class Moving(Pricing):
                 self.in_cpu[step.buffer].add(0, step.nbytes)
             return
         if populated := on_cpu.total():
-            price = self.prices.prefetch(self.name)
-            copy = self.prices.copy("h2d", common_allocator("page-locked"))
+            price = self.prices["prefetch", self.name]
+            copy = self.prices["copy", "h2d", common_allocator("page-locked")]
             time = price.of(populated).at_least(copy.of(populated))
             self.terms.add(self.phase, "prefetch to the GPU", price, populated, time)
         if self.read_mostly[step.buffer]:
@@ -174,8 +175,8 @@ class Moving(Pricing):
         on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
         moved = on_gpu.bytes_in(start, end) - (0 if step.writes else copied.bytes_in(start, end))
         if new := missing_in_both(on_cpu, on_gpu, start, end):
-            by_all = self.prices.moving_touch
-            price = by_all(self.name) if self.parallel else self.prices.host_touch(parallel=False)
+            parallel = self.parallel
+            price = self.prices["moving_touch", self.name] if parallel else self.prices.host_touch(parallel=False)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
         if moved > 0 and self._is_small(buffer):
             self.terms.counts["turns", buffer] += 1

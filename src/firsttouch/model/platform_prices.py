@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of, role
-from firsttouch.model.costs import Assumption, Direction, ExchangePrice, Ground, Price, Time, Unmeasured
-from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
+from firsttouch.model.costs import Assumption, ExchangePrice, Ground, Price, Time, Unmeasured
 from firsttouch.model.platform import MissingValue, Platform
+from firsttouch.model.prices import ONE_A_BLOCK, Direction, Prices
 from firsttouch.model.rule_prices import rule_price
 from firsttouch.model.turns import RuledTurns
 from firsttouch.model.uvm_prices import uvm_price
@@ -39,7 +39,7 @@ def shifted(price: Price, before: Price, after: Price) -> Price:
     return Price(price.sizes, tuple(times), tuple(dict.fromkeys((*price.grounds, *after.grounds))))
 
 
-class PlatformPrices(NamedPrices):
+class PlatformPrices(Prices):
     """The prices on the device of a platform.
 
     A price without which the model prices something else, with an assumption, raises Unmeasured if the platform lacks
@@ -109,9 +109,6 @@ class PlatformPrices(NamedPrices):
         with suppress(MissingValue, Unmeasured):
             return self._derived(name)
         return None
-
-    def host_free(self, allocator: str) -> Price:
-        return self.touched_free(allocator, "cpu")
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         kernel, gaps = "atomic" if by_groups else "store", list[tuple[float, float]]()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of
-from firsttouch.model.costs import Direction, Ground, Prices, Time, Unmeasured
+from firsttouch.model.costs import Ground, Time, Unmeasured
 from firsttouch.model.iterations import IterationTimes
+from firsttouch.model.prices import Call, Direction, Prices
 from firsttouch.model.terms import Terms
 from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
@@ -193,8 +194,8 @@ class Pricing(Replay):
         entry = self.device.allocator(step.allocator)
         return entry is not None and entry.on_demand is False and not is_plain_host(step.allocator)
 
-    def price_call(self, call: Literal["allocate", "free"], step: steps.Allocate | steps.Free) -> None:
-        price = self.prices.allocation(step.allocator, call)
+    def price_call(self, call: Call, step: steps.Allocate | steps.Free) -> None:
+        price = self.prices["allocation", call, step.allocator]
         self.terms.add(self.phase, f"{call} {step.allocator} memory", price, step.nbytes)
 
     def prefault(self, step: steps.Prefault) -> None:
@@ -204,7 +205,7 @@ class Pricing(Replay):
         """Advice is priced where pages move."""
 
     def copy_file(self, step: steps.CopyFile) -> None:
-        self.terms.add(self.phase, "copy of a file", self.prices.host_copy(), step.nbytes)
+        self.terms.add(self.phase, "copy of a file", self.prices["host_copy"], step.nbytes)
 
     def copy(self, step: steps.Copy) -> None:
         """Under a strategy that does not copy: of a small block that both agents use in turns, or of an array that is
@@ -214,9 +215,9 @@ class Pricing(Replay):
             self.copy_array(step)
             return
         direction: Direction = "h2d" if step.to == "gpu" else "d2h"
-        price = self.prices.copy(direction, common_allocator("host"))
+        price = self.prices["copy", direction, common_allocator("host")]
         with suppress(Unmeasured):
-            lone = self.prices.lone_copy(direction, common_allocator("host"))
+            lone = self.prices["lone_copy", direction, common_allocator("host")]
             price = lone if step.end - step.start >= lone.sizes[0] else price
         self.terms.add(self.phase, SMALL_COPIES, price, step.end - step.start)
 
@@ -224,12 +225,12 @@ class Pricing(Replay):
         """Between the host array of a buffer and its device array."""
         pages, nbytes = self.present[step.buffer], step.end - step.start
         direction = COPY_IN if step.to == "gpu" else COPY_BACK
-        price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
+        price = self.prices["copy", "h2d" if step.to == "gpu" else "d2h", self.host]
         new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
         into_present = nbytes - (self._copy_into_new(new) if new else 0)
         time = price.of(into_present)
         with suppress(Unmeasured):
-            lone = self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host)
+            lone = self.prices["lone_copy", "h2d" if step.to == "gpu" else "d2h", self.host]
             if into_present >= lone.sizes[0]:
                 time = time.at_least(lone.of(into_present))
         self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present, time)
@@ -241,7 +242,7 @@ class Pricing(Replay):
         priced: none in a run that has not measured such copies, but their first touch is.
         """
         try:
-            price = self.prices.copy_into_new(self.host)
+            price = self.prices["copy_into_new", self.host]
         except Unmeasured:
             touch = self.prices.host_touch(parallel=False)
             self.terms.add(self.phase, NEW_BY_COPY, touch, new)
@@ -352,7 +353,7 @@ class InPlace(Pricing):
     def use_across_the_link(self, step: steps.Use) -> Time:
         """Price a use across the link. Returns the time of the bytes that cross."""
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
-        used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
+        used = [self.prices["remote", "h2d", name]] * step.reads + [self.prices["remote", "d2h", name]] * step.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes * passes).value)
         crossing = self.computing.crossing(self.access) if self.computing else None

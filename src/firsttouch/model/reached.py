@@ -24,13 +24,13 @@ class ReachedMoving(Moving):
             super().use_by_cpu(step)
             return
         try:
-            across = self.prices.cpu_remote(self.name)
+            across = self.prices["cpu_remote", self.name]
         except Unmeasured:
             super().use_by_cpu(step)
             return
         on_cpu, on_gpu, (start, end) = self.present[buffer], self.on_gpu[buffer], self._pages(buffer, step)
         if new := missing_in_both(on_cpu, on_gpu, start, end):
-            price = self.prices.moving_touch(self.name)
+            price = self.prices["moving_touch", self.name]
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
             for first, last in on_cpu.missing(start, end):
                 on_gpu.add(first, last)

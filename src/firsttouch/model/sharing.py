@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from firsttouch.machine.allocators.properties import memory_of, moves_pages, stays_movable
-from firsttouch.model.costs import Price, Prices, Time, Unmeasured
+from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.moving import Moving
+from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import RANGE_BYTES, notifications
@@ -44,7 +45,7 @@ class OneMemoryPricing(InPlace):
         if launch.agent == "gpu":
             used = sum(access.end - access.start for access, _ in prepared if self._is_priced(access.block))
             with suppress(Unmeasured):
-                self._add(FLUSHES, self.prices.cache_flush(self.strategy.allocator), used)
+                self._add(FLUSHES, self.prices["cache_flush", self.strategy.allocator], used)
 
     def use_by_cpu(self, step: steps.Use) -> None:
         super().use_by_cpu(step)
@@ -94,7 +95,7 @@ class OneMemoryPricing(InPlace):
     def _use_uncached(self, step: steps.Use) -> None:
         """Each pass over memory that the agent's caches do not hold takes longer."""
         with suppress(Unmeasured):
-            price = self.prices.uncached(step.agent, self.strategy.allocator)
+            price = self.prices["uncached", step.agent, self.strategy.allocator]
             nbytes = (step.end - step.start) * self.access.passes
             self._add(f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
 
@@ -109,7 +110,7 @@ class OneMemoryPricing(InPlace):
         """
         nbytes = (step.end - step.start) * self.access.passes
         try:
-            price, usual = self.prices.slow_pass(self.strategy.allocator), self.prices.usual_pass()
+            price, usual = self.prices["slow_pass", self.strategy.allocator], self.prices["usual_pass"]
         except Unmeasured:
             return
         parts = self.computing.crossing(self.access) if self.computing else None
@@ -177,7 +178,7 @@ class FirstTouchPricing(InPlace):
             self.touch_host(step.buffer, first, last)
         if there := on_gpu.bytes_in(step.start, step.end) * self.access.passes:
             try:
-                price = self.prices.cpu_remote(self.strategy.allocator)
+                price = self.prices["cpu_remote", self.strategy.allocator]
             except Unmeasured:
                 price = self.prices.cpu_fault(self.strategy.allocator)
             self.terms.add(self.phase, REMOTE, price, there)
@@ -205,7 +206,7 @@ class FirstTouchPricing(InPlace):
         if not notifications(int(passes * RANGE_BYTES / LINE_BYTES)):
             return
         try:
-            moves = self.prices.counter_moves(self.strategy.allocator)
+            moves = self.prices["counter_moves", self.strategy.allocator]
         except Unmeasured:
             return
         used = int((end - start) * part)
@@ -218,7 +219,7 @@ class FirstTouchPricing(InPlace):
         if last > start:
             self.present[buffer].remove(start, last)
             self.on_gpu[buffer].add(start, last)
-            across = self.prices.remote("h2d", self.strategy.allocator).of(last - start)
+            across = self.prices["remote", "h2d", self.strategy.allocator].of(last - start)
             time = moves.of(last - start)
             time = Time(time.value, min(across.low, time.low), time.high)
             self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, time)

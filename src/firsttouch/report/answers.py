@@ -13,10 +13,10 @@ from itertools import chain, groupby
 
 from firsttouch.experiments.contract.base import Experiment, ReportSection
 from firsttouch.records.conditions import is_ambiguous, under_conditions
+from firsttouch.records.equal_places import with_headlines_alone
 from firsttouch.records.findings import Finding
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.records.sisters import with_headlines_alone
 from firsttouch.records.statistics import measured
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.sentences import sentences

@@ -25,12 +25,12 @@ from firsttouch.machine.partitions import SAME_GPU
 from firsttouch.model.scope import NOT_MODELLED, NOT_MODELLED_ARE
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.conditions import with_conditions
+from firsttouch.records.equal_places import measured_on
 from firsttouch.records.figures import Bar, Figure
 from firsttouch.records.findings import Finding, Quantity, quantity
 from firsttouch.records.predicted import NOT_IN_TIMES, assumed, lacking, predicted_for, said_once
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
-from firsttouch.records.sisters import measured_on
 from firsttouch.records.statistics import group_by, measured, median_of
 from firsttouch.records.text import caption, count, join_names, label
 from firsttouch.report.answers import AnsweredSection

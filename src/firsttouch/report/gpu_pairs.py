@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from firsttouch.experiments.views.equals import FEWEST, alikeness
 from firsttouch.experiments.views.gpus import SHARE, EqualGpus, PairsOfLink, equal_gpus, pairs_by_link, picture_of_pairs
 from firsttouch.experiments.views.pairs import BY, OWN, OWNER, actor_of, owner_of
-from firsttouch.records.alike import FEWEST, alikeness
 from firsttouch.records.figures import Figure, Heat
 from firsttouch.records.findings import quantity, ratio_of
 from firsttouch.records.schema import PEER, Machine, Record

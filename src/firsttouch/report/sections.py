@@ -12,12 +12,12 @@ from firsttouch.base.units import format_seconds
 from firsttouch.experiments.contract.base import Experiment
 from firsttouch.profile.counters.tool import why_lacking
 from firsttouch.profile.events.log import why_none
+from firsttouch.records.equal_places import measured_on
 from firsttouch.records.figures import Figure, Timeline
 from firsttouch.records.findings import Finding
 from firsttouch.records.plausibility import explain
 from firsttouch.records.predicted import predicted_for, said_once
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
-from firsttouch.records.sisters import measured_on
 from firsttouch.records.statistics import measured, value, varying
 from firsttouch.records.text import condition, count, distinguishing_factors, label, percent, quantity
 from firsttouch.report.answers import AnsweredSection

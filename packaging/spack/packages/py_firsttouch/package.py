@@ -23,6 +23,7 @@ class PyFirsttouch(PythonPackage):
     depends_on("py-nanobind@2.2:", type="build")
     depends_on("py-setuptools-scm@8:", type="build")
     depends_on("py-hatch-fancy-pypi-readme@23.1:", type="build")
+    depends_on("py-typing-extensions", type="build")
 
     depends_on("py-typer@0.16:0.28", type="run")
     depends_on("py-rich@13:", type="run")

@@ -82,7 +82,7 @@ def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: 
     )
     try:
         kernels = kernels_at(app, point.footprint, machine, held_profiles)
-        link = PlatformPrices(machine).remote("h2d", common_allocator("page-locked"))
+        link = PlatformPrices(machine)["remote", "h2d", common_allocator("page-locked")]
         predicted = kernels.in_place(point.kernel_bytes, point.link_bytes, link)
     except NoProfile:
         return None

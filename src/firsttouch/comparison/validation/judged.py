@@ -16,8 +16,8 @@ from firsttouch.advice.answer import Absent
 from firsttouch.apps import all_apps
 from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.costs import Prices
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.prices import Prices
 from firsttouch.model.ranges import difference
 from firsttouch.model.terms import Term
 from firsttouch.program.dry_run import program_of

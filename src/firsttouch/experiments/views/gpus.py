@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from firsttouch.experiments.analysis.fastest_interfaces import LEAST_WIN
-from firsttouch.experiments.views.equals import compare_equals
+from firsttouch.experiments.views.equals import FEWEST, alikeness, compare_equals
 from firsttouch.experiments.views.pairs import (
     BOTH,
     BY,
@@ -24,7 +24,6 @@ from firsttouch.experiments.views.pairs import (
 )
 from firsttouch.experiments.views.ranking import groups_apart_from
 from firsttouch.machine.allocators.properties import common_allocator, main_allocator
-from firsttouch.records.alike import FEWEST, alikeness
 from firsttouch.records.findings import EVERY, Claim, Finding, Quantity, counter, finding, literal, number, quantity
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.records.statistics import group_by, median_of

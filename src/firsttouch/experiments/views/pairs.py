@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from firsttouch.base.units import format_number
-from firsttouch.experiments.views.equals import compare_equals
+from firsttouch.experiments.views.equals import alikeness, compare_equals
 from firsttouch.experiments.views.ranking import overlapping, some
-from firsttouch.records.alike import alikeness
 from firsttouch.records.findings import Claim, Finding, at_shared, counter, finding, number
 from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
 from firsttouch.records.statistics import group_by

@@ -12,10 +12,10 @@ from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
 from firsttouch.model.micro.loads import stream
-from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
+from firsttouch.model.prices import Prices
 from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.program.guidance import READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
@@ -59,7 +59,7 @@ class MigrationPasses:
 
 
 def passes(
-    prices: NamedPrices, asked: MigrationPasses, kind: Kind | None = None, platform: Platform | None = None
+    prices: Prices, asked: MigrationPasses, kind: Kind | None = None, platform: Platform | None = None
 ) -> Answer:
     """All passes of a repetition with what prepares them, in ms, with the time of each as a counter. kind: of managed
     memory, where its driver's rules are known. platform: where the prices are from, if from a file.
@@ -131,9 +131,7 @@ def _moves(entry: AllocatorInfo) -> bool:
 
 
 class _PassSum:
-    def __init__(
-        self, prices: NamedPrices, asked: MigrationPasses, kind: Kind | None, platform: Platform | None
-    ) -> None:
+    def __init__(self, prices: Prices, asked: MigrationPasses, kind: Kind | None, platform: Platform | None) -> None:
         self.platform = platform
         self.prices, self.asked, self.kind, self.sum = prices, asked, kind, Sum()
         self.counters: dict[str, Scalar] = {}
@@ -144,7 +142,7 @@ class _PassSum:
         """Device memory, to which the whole buffer is copied from page-locked memory."""
         asked = self.asked
         if asked.starts_on == "cpu":
-            price = self.prices.copy("h2d", common_allocator("page-locked"))
+            price = self.prices["copy", "h2d", common_allocator("page-locked")]
             time = price.of(asked.nbytes)
             self.counters["copy_in_ms"] = self.sum.add("copy in", "copy to the GPU", price, asked.nbytes, time)
         return self._answer(self._own(), Time())
@@ -198,9 +196,9 @@ class _PassSum:
         if TOUCHES[self.asked.touch].shuffled:
             raise NotModelled("the time of passes in random order")
         if self.asked.in_order:
-            touch = self.prices.price("in_order_touch", self.asked.allocator)
+            touch = self.prices["in_order_touch", self.asked.allocator]
             return touch, touch.of(1).times(TOUCHES[self.asked.touch].places(self.asked.nbytes))
-        price = self.prices.own_pass(self.asked.allocator)
+        price = self.prices["own_pass", self.asked.allocator]
         part = 1.0 if self.asked.updates else 0.5  # the price is of bytes that are read and written
         return price, price.of(self.asked.lines_bytes).times(part)
 
@@ -209,7 +207,7 @@ class _PassSum:
         if TOUCHES[self.asked.touch].shuffled or self.asked.in_order:
             raise NotModelled("passes across the link in random order or by a single thread")
         name = common_allocator("page-locked")
-        used = [self.prices.remote("h2d", name)] + [self.prices.remote("d2h", name)] * self.asked.updates
+        used = [self.prices["remote", "h2d", name]] + [self.prices["remote", "d2h", name]] * self.asked.updates
         price = max(used, key=lambda p: p.of(self.asked.lines_bytes).value)
         time = price.of(self.asked.lines_bytes)
         return price, Time(time.value, time.low, sum(p.of(self.asked.lines_bytes).high for p in used))
@@ -219,13 +217,13 @@ class _PassSum:
         times = []
         for hint in asked.advice:
             if hint != "none":
-                price = self.prices.advise(asked.allocator, hint)
+                price = self.prices["advise", hint, asked.allocator]
                 times.append(self.sum.add("advise", f"advice {hint}", price, asked.nbytes, price.of(asked.nbytes)))
         if times:
             self.counters["advise_ms"] = sum(times)
 
     def _prefetch(self) -> Time:
-        price = self.prices.prefetch(self.asked.allocator)
+        price = self.prices["prefetch", self.asked.allocator]
         time = price.of(self.asked.nbytes)
         self.sum.add("prefetch", "prefetch to the GPU", price, self.asked.nbytes, time)
         return time
@@ -252,7 +250,7 @@ class _PassSum:
         """What a first pass takes beyond a later one after this very advice, if it is known."""
         asked = self.asked
         operation, advice = "update" if asked.updates else "read", word_of(asked.advice)
-        return optional(lambda: self.prices.price("gpu_fault", operation, asked.touch, advice, asked.allocator))
+        return optional(lambda: self.prices["gpu_fault", operation, asked.touch, advice, asked.allocator])
 
     def _mapping(self, hints: Set[str]) -> Time:
         """What the first pass takes beyond a later one over pages that stay on the CPU, each of which a fault maps, if
@@ -272,7 +270,7 @@ class _PassSum:
         if asked.advice or self.kind is None:
             raise NotModelled("faults in order on memory that was advised, or that another driver moves")
         counts = moves_by_step(asked.steps(1), self.kind)["iteration_0"].counts
-        link = self.prices.copy("h2d", common_allocator("page-locked"))
+        link = self.prices["copy", "h2d", common_allocator("page-locked")]
         moved = counts.to_gpu * self.kind.page
         time = self.prices.isolated_fault(asked.allocator).times(counts.services) + link.of(moved)
         self.sum.add("passes", "faults of the GPU, one after another", link, moved, time, counts.services)

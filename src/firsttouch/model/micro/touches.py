@@ -7,13 +7,14 @@ from typing import cast
 
 from firsttouch.base.errors import NotModelled, Unsupported
 from firsttouch.machine.allocators.properties import is_plain_host, memory_of, requested_pages
-from firsttouch.model.costs import Price, Prices, Time
+from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
 from firsttouch.model.micro.passes import managed_kind
 from firsttouch.model.pages import IN_ORDER, PARALLEL, shares
 from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
+from firsttouch.model.prices import Prices
 from firsttouch.model.rules import linux
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program.least_moves import must_move
@@ -83,7 +84,7 @@ def _by_cpu(
             raise NotModelled("a first touch of memory that moves by some of the threads")
         if nbytes < processors * BLOCK_BYTES:
             raise NotModelled("a first touch of memory that moves, of fewer blocks of the driver than threads")
-        price = prices.moving_touch(allocator)
+        price = prices["moving_touch", allocator]
         return price, price.of(nbytes)
     by_one_thread, by_all_threads = (
         prices.host_touch(parallel=parallel, pages=page_size) for parallel in (False, True)

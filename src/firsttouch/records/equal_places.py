@@ -1,21 +1,104 @@
-"""Equal devices in records: which of them stands for which others, and which differ from their sisters.
+"""Equal devices, and equal pairs of devices: which of them is measured for all, and which differ from that one.
 
-A call that names nothing measures most points on one of several equal devices, or of several equal pairs of them
-(`stands_for` of a record), and some on each (`on_each` of an experiment).
+Devices are equal if their drivers state the same of them, pairs if their devices and the links between these are equal;
+each is a place. A call that names nothing measures most points at one of several equal places (`stands_for` of a
+record), and some on each device (`on_each` of an experiment).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from firsttouch.records.findings import compare_medians
 from firsttouch.records.reading import point_key
-from firsttouch.records.schema import PEER, Record
+from firsttouch.records.schema import PEER, DeviceInfo, Factors, Location, Peer, Record
 from firsttouch.records.statistics import median_of
 from firsttouch.records.text import join_names, quantity
 
+_DeviceAndPeer: TypeAlias = tuple[str, str]
+"""The device of a place, and its peer or ''."""
+_Link: TypeAlias = tuple[object, ...]
+MOST_PAIRS = 240
+"""The most equal pairs that are all in a plan: those of 16 GPUs."""
 APART = 1.1
-"""From this ratio on, a device whose interval lies apart differs from its sisters."""
+"""From this ratio on, a device whose interval lies apart differs from those equal to it."""
+
+
+# ------------------------------------------------------------------------------------------------------------- in plans
+
+
+class EqualPlaces:
+    """The equal places among some devices. Without devices, each place is equal to itself alone.
+
+    places: equal ones together. Of more than MOST_PAIRS equal pairs, each device has one, with the next of its peers;
+    the others are in no plan.
+    """
+
+    def __init__(self, places: Sequence[Sequence[_DeviceAndPeer]] = ()) -> None:
+        self._equal = {place: equal for equal in map(_first_of_each_device, places) for place in equal}
+        self._pairs = {place for equal in places for place in equal}
+        self._places = places
+
+    @classmethod
+    def of(cls, devices: Iterable[DeviceInfo]) -> EqualPlaces:
+        all_devices, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_DeviceAndPeer]]()
+        models = {device.name: device.model for device in all_devices}
+        for i, device in enumerate(all_devices):
+            alike.setdefault((models[device.name], b"", ()), []).append((device.name, ""))
+            peers = {peer.name: peer for peer in device.peers}
+            for other_device in (*all_devices[i + 1 :], *all_devices[:i]):
+                if other_device.name in peers:
+                    kinds = (models[device.name], models[other_device.name], _link_key(peers[other_device.name]))
+                    alike.setdefault(kinds, []).append((device.name, other_device.name))
+        return cls([*alike.values()])
+
+    def among(self, devices: Iterable[DeviceInfo]) -> EqualPlaces:
+        """The equal places among some of the devices."""
+        names = {"", *(device.name for device in devices)}
+        return EqualPlaces([[place for place in equal if names.issuperset(place)] for equal in self._places])
+
+    def has(self, device: str, factors: Factors) -> bool:
+        """Whether the place of a point is in the plan at all."""
+        place = (device, str(factors.get(PEER, "")))
+        return place not in self._pairs or place in self._equal
+
+    def leads(self, device: str, factors: Factors) -> bool:
+        """Whether the place of a point is the first of those that are equal to it, so that it stands for the others."""
+        place = self._place(device, factors)
+        return self._equal.get(place, [place])[0] == place
+
+    def leads_nowhere(self, device: str) -> bool:
+        """Whether other devices and pairs stand for the device and all pairs in which it acts."""
+        first = [places[0] == place for place, places in self._equal.items() if place[0] == device]
+        return bool(first) and not any(first)
+
+    def first(self, device: str) -> str:
+        """The first of the devices that are equal to a device."""
+        return self._equal.get((device, ""), [(device, "")])[0][0]
+
+    def others(self, device: str, factors: Factors) -> list[Location]:
+        """The places that are equal to that of a point."""
+        place = self._place(device, factors)
+        return [Location(device=name, peer=peer) for name, peer in self._equal.get(place, []) if (name, peer) != place]
+
+    def _place(self, device: str, factors: Factors) -> _DeviceAndPeer:
+        peer = str(factors.get(PEER, ""))
+        return (device, peer) if (device, peer) in self._equal else (device, "")
+
+
+def _first_of_each_device(places: Sequence[_DeviceAndPeer]) -> Sequence[_DeviceAndPeer]:
+    """All places, or of very many pairs the first of each device."""
+    if len(places) <= MOST_PAIRS:
+        return places
+    return [*{device: (device, peer) for device, peer in reversed(places)}.values()][::-1]
+
+
+def _link_key(peer: Peer) -> _Link:
+    return peer.access, peer.same_driver, peer.link, peer.hops, peer.peak_in_gbs, peer.peak_out_gbs
+
+
+# ----------------------------------------------------------------------------------------------------------- in records
 
 
 def groups(records: Sequence[Record]) -> list[list[str]]:
@@ -57,9 +140,11 @@ def for_device(records: Sequence[Record], name: str) -> list[Record]:
     return [r for r in records if r is by_point.get(_point(r))]
 
 
-def unlike(records: Sequence[Record]) -> list[list[str]]:
-    """The devices that differ from the one that stands for them in what was measured on each, grouped by likeness."""
-    return [devices for group in groups(records) for devices in _alike(group, records)[1:]]
+def unlike(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
+    """Each device that stands for others, with those of them that differ from it in what was measured on each, grouped
+    by likeness.
+    """
+    return [(group[0], devices) for group in groups(records) for devices in _alike(group, records)[1:]]
 
 
 def differing(records: Sequence[Record], first: str, other: str) -> list[tuple[Record, Record]]:
@@ -74,8 +159,7 @@ def differences(records: Sequence[Record]) -> list[str]:
     does, in the point of each experiment in which that is most.
     """
     sentences = []
-    for devices in unlike(records):
-        first = next(group[0] for group in groups(records) if devices[0] in group)
+    for first, devices in unlike(records):
         most: dict[str, tuple[Record, Record]] = {}
         for usual, own in sorted(differing(records, first, devices[0]), key=_ratio_of_medians):
             most[own.experiment] = usual, own
