@@ -102,7 +102,7 @@ def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
     assert [row[0] for row in by_target.rows] == list(OPERATIONS)
     for row in by_target.rows:
         assert row[1:] == [": ".join(made(of_targets, row[0], target)) for target in targets]
-    said = part.answer.sentences
+    said = [str(statement) for statement in part.answer.statements]
     assert len(said) == len(targets)
     for target, sentence in zip(targets, said, strict=True):
         assert sentence.startswith(f"For {target}, operations are compiled, not run, to: ")

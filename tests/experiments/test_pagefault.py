@@ -191,4 +191,4 @@ def test_records_of_another_definition_support_no_finding() -> None:
     old = [replace(fault(500, "cpu", threads), metric_version=1) for threads in (0, 1)]
     assert findings_of("pagefault", old) == []
     (part,) = answered(old, [CPU], all_experiments())
-    assert part.answer.sentences == ["These points support no finding; they are in the table."]
+    assert part.answer.problem == "These points support no finding; they are in the table."

@@ -94,7 +94,7 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
             if verdict.command:
                 print_stdout(f"    {verdict.command}")
         return
-    reasons = Counter(_why_untestable(verdict).partition(": no two")[0] for verdict in verdicts)
+    reasons = Counter(map(_why_untestable, verdicts))
     for reason, n in reasons.most_common(_MOST_REASONS):
         _print(f"{n:3} {reason}", "  ", "      ")
     if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
@@ -104,9 +104,9 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
 
 def _why_untestable(verdict: Verdict) -> str:
     """Why a claim can't be tested, without what is said above all of them."""
-    from firsttouch.records.text import caption
+    from firsttouch.records.statements import headed
 
-    return verdict.why.removeprefix(f"{caption(verdict.predicted)}: ")
+    return verdict.why.removeprefix(headed("", verdict.predicted))
 
 
 def _claim_title(verdict: Verdict) -> str:

@@ -82,13 +82,15 @@ class PredictedTerm(Stored):
     assumptions: list[str] = []
 
 
-NOT_IN_TIMES = "not in the times"
-"""An assumption has these words if a part of a program was not measured anywhere, so that predicted times lack it."""
+LEFT_OUT = "not in the times"
+"""What the term without time is whose assumptions name the parts of a program that were not measured anywhere, so that
+predicted times lack them.
+"""
 
 
 def lacking(terms: Iterable[PredictedTerm]) -> list[str]:
     """What predicted times lack, in words."""
-    return [text for text in assumed(terms) if NOT_IN_TIMES in text]
+    return assumed(term for term in terms if term.what == LEFT_OUT)
 
 
 def assumed(terms: Iterable[PredictedTerm]) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.first_screen import FirstScreen
 
@@ -30,7 +32,11 @@ class Conclusions:
         of_first_screen = [
             entry for number in self.screen.numbers for entry in worded(number.experiment, [number.finding])
         ]
-        advice = [entry for sentence in self.screen.advice for entry in worded("advice", sentence.findings)]
+        advice = [
+            msgspec.structs.replace(entry, text=sentence.text)
+            for sentence in self.screen.advice
+            for entry in worded("advice", sentence.findings)
+        ]
         of_sections = [entry for part in self.answers for entry in worded(part.experiment, part.answer.findings)]
         return [*of_first_screen, *advice, *(e for e in of_sections if e not in of_first_screen)]
 

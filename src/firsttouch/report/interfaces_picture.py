@@ -50,12 +50,11 @@ def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
         "": "Numbers are how many times as fast as the next interface it is.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
         "are missing (?).",
-        "pale": "Pale: no other interface was measured.",
+        "pale": "Pale: no other interface has a value.",
     }
     notes = [text for flag, text in meaning_of_flag.items() if any(cell["flag"] == flag for cell in cells)]
     notes += [f"{count(more, 'more movement')} below."] if more else []
-    kind = parts[0].title.partition(",")[0]
-    return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
+    return Drawing(f"{parts[0].title.kind}: the fastest interface by size", finish(chart, cells), notes=notes)
 
 
 def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
@@ -69,7 +68,7 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
     return [
         {
             "kind": "point",
-            "panel": part.title,
+            "panel": str(part.title),
             "x": format_size(row.size),
             "y": ", ".join(movement.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
             "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
@@ -120,8 +119,8 @@ def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str
             layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
             *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
         ],
-        "transform": [{"filter": {"field": "panel", "equal": part.title}}],
-        "title": {"text": part.title.partition(", ")[2], "anchor": "start", "fontSize": 11},
+        "transform": [{"filter": {"field": "panel", "equal": str(part.title)}}],
+        "title": {"text": part.title.measure, "anchor": "start", "fontSize": 11},
         "width": width * len(sizes),
         "height": ROW * len(down),
     }
