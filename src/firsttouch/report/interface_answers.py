@@ -32,7 +32,7 @@ from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statements import headed
 from firsttouch.records.text import count, join_names
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.movements import BETWEEN, WITHIN, alike_in_words, by_way, in_words, joined, shared_and_own
+from firsttouch.report.movements import BETWEEN, alike_in_words, between_whom, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
 
 
@@ -79,7 +79,7 @@ class InterfaceAnswer:
     @property
     def is_within_one(self) -> bool:
         """Whether no data move from one device to another."""
-        return all(in_words(rows[0].conditions).get(BETWEEN, "").startswith(WITHIN) for rows in self.curves)
+        return all(between_whom(dict(rows[0].conditions)).within for rows in self.curves)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from firsttouch.records.text import RATIO, compact, count, join_names
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec, marked
 from firsttouch.report.interface_answers import AnswersOfKind, InterfacesSection, ratio_text
-from firsttouch.report.movements import between_text, shared_and_own
+from firsttouch.report.movements import between_whom, shared_and_own
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import id_of
 from firsttouch.report.sentences import quantity_text
@@ -70,7 +70,7 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
             "kind": "point",
             "panel": str(part.title),
             "x": format_size(row.size),
-            "y": ", ".join(movement.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
+            "y": ", ".join(movement.values()) or part.open[0].what or between_whom(dict(rows[0].conditions)),
             "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
             "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
