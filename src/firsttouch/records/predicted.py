@@ -83,8 +83,8 @@ class PredictedTerm(Stored):
 
 
 LEFT_OUT = "not in the times"
-"""What the term without time is whose assumptions name the parts of a program that were not measured anywhere, so that
-predicted times lack them.
+"""The `what` of a term without time. Its assumptions say which parts of a program the predicted times lack, since
+these were not measured anywhere.
 """
 
 
