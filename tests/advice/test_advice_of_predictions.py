@@ -12,7 +12,6 @@ from tests.calls import call
 
 from firsttouch.model.platform import platform_names
 from firsttouch.model.scope import NOT_MODELLED
-from firsttouch.records.predicted import said_once
 
 DONE = re.compile(r"\b(took|was|were|ran|measured?)\b")
 
@@ -31,11 +30,6 @@ def test_each_platform_has_an_answer(name: str) -> None:
         assert all(known[n] <= 1.05 * known[advice["take"]] for n in names if n in known)
     choice = advice["settings"]["copy_interface"]
     assert choice is None or not re.search(r"copy of \d+ B ", choice["text"])  # a rate alone says nothing of sizes
-
-
-def test_a_paragraph_names_its_platform_once() -> None:
-    texts = ["Predicted for a: Take x.", "Predicted for a: the slowest is y.", "Predicted for b: Take z.", "Plain."]
-    assert said_once(texts) == ["Predicted for a: Take x.", "The slowest is y.", "Predicted for b: Take z.", "Plain."]
 
 
 def test_the_terminal_answers_before_it_explains(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from firsttouch.advice.advisor import prices_of
 from firsttouch.advice.answer import Advice
-from firsttouch.advice.output import answer_in_words
+from firsttouch.advice.output import answer
 from firsttouch.advice.profiled import traced_program
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.cli.advised_trace import MOST_LINES, lines
@@ -49,7 +49,7 @@ def test_each_has_an_answer_that_its_rows_bear_out(name: str, recorded: Path) ->
     assert traced.as_it_is is not None
     assert len(lines(advice)) <= MOST_LINES
     best, own = advice.strategies[0], traced.as_it_is
-    leave = answer_in_words(advice)[0].startswith("Leave ")
+    leave = str(answer(advice)[0]).startswith("Leave ")
     assert leave == (own.ms <= 1.05 * best.ms + 0.01)
     assert leave != bool(traced.edits)
     for bounds, row in zip(traced.bounds, advice.strategies, strict=True):

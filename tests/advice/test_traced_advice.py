@@ -14,7 +14,7 @@ from tests.port.traces import PROGRAM, Calls
 from firsttouch.advice.advisor import prices_of
 from firsttouch.advice.answer import Advice, TracedAdvice
 from firsttouch.advice.least import LATE, UNSEEN
-from firsttouch.advice.output import answer_in_words, output
+from firsttouch.advice.output import answer, output
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.traced import TracedProgram, advise_traced
@@ -98,7 +98,7 @@ def test_the_answer_compares_the_best_strategy_with_the_program_as_it_is() -> No
     assert traced.as_it_is is not None
     assert advice.verdict.strategies[0] == advice.strategies[0].strategy == "managed+prefetch"
     assert traced.as_it_is.ms == pytest.approx(next(r.ms for r in advice.strategies if r.strategy == "explicit"))
-    assert answer_in_words(advice)[0] == (
+    assert str(answer(advice)[0]) == (
         "Take managed+prefetch: memory adds an estimated 1.25 s instead of 2.54 s as BlackScholes does it, with at "
         "most 3.73 GiB less memory at the peak."
     )
@@ -155,7 +155,7 @@ def test_the_share_is_said_at_which_the_order_turns() -> None:
     (turn,) = about(advice).turns
     assert (turn.first, turn.second) == (advice.verdict.strategies[0], "managed")
     assert 0.2 < turn.share < 0.3
-    assert "managed adds less than managed+prefetch (--exact tells)" in answer_in_words(advice)[1]
+    assert "managed adds less than managed+prefetch (--exact tells)" in str(answer(advice)[1])
 
 
 def found_once(seconds: float | None = None) -> Calls:
@@ -181,7 +181,7 @@ def test_use_across_the_link_has_a_time_only_if_the_kernels_cannot_use_more(
         assert absent.perhaps_faster
         assert advice.verdict.kind == "not known"
         assert absent.reason == UNSEEN
-        assert answer_in_words(advice)[0].startswith("Of the strategies that have a time, take ")
+        assert str(answer(advice)[0]).startswith("Of the strategies that have a time, take ")
 
 
 def frames() -> Calls:
@@ -203,7 +203,7 @@ def test_a_prefetch_of_what_the_cpu_writes_later_is_not_recommended() -> None:
         "managed+both",
     }
     assert not any(a.reason == LATE for a in of_black_scholes().unavailable)
-    assert "prefetch" not in answer_in_words(advice)[0]
+    assert "prefetch" not in str(answer(advice)[0])
 
 
 def already_good() -> Calls:
@@ -222,14 +222,14 @@ def test_a_program_that_no_strategy_makes_faster_is_left_as_it_is() -> None:
     traced = about(advice)
     assert traced.as_it_is is not None
     assert traced.as_it_is.ms <= min(row.ms for row in advice.strategies)
-    assert answer_in_words(advice)[0].startswith("Leave fast as it is: memory adds an estimated ")
+    assert str(answer(advice)[0]).startswith("Leave fast as it is: memory adds an estimated ")
     assert not traced.edits
 
 
 def test_a_platform_prices_the_same_program_and_scales_its_kernels() -> None:
     advice = advised(black_scholes(), source="model:gh200")
     traced = about(advice)
-    assert answer_in_words(advice)[0].startswith("Predicted for gh200: ")
+    assert str(answer(advice)[0]).startswith("Predicted for gh200: ")
     assert traced.kernels is not None
     assert traced.kernels.low <= traced.kernels.ms <= traced.kernels.high
     assert about(of_black_scholes()).kernels is None

@@ -21,7 +21,8 @@ ROWS = [row("managed", 100.0, 20.0), row("explicit", 300.0, 50.0), row("pinned",
 
 def words(verdict: AdviceVerdict, rows: list[StrategyRow] | None = None, **more: Any) -> list[str]:
     size = more.pop("size", GIB)
-    return sentences_of(Advice("cuda:0", "a GPU", "gemm", size, "", rows or ROWS, [], verdict, level="8 of 10", **more))
+    advice = Advice("cuda:0", "a GPU", "gemm", size, "", rows or ROWS, [], verdict, level="8 of 10", **more)
+    return [str(statement) for statement in sentences_of(advice)]
 
 
 @pytest.mark.parametrize(

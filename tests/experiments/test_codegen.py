@@ -105,7 +105,7 @@ def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
         assert row[1:] == [": ".join(made(of_targets, row[0], target)) for target in targets]
     assert {*claims(part.answer.findings)} == {COMPILED_FOR}
     assert list(dict.fromkeys(f.conditions["target"] for f in part.answer.findings)) == targets
-    assert len(part.answer.sentences) == len(targets)
+    assert len(part.answer.statements) == len(targets)
 
 
 def test_the_device_s_own_code_has_its_own_section(of_targets: Path) -> None:

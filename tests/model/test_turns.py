@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from firsttouch.advice.advisor import ranked
-from firsttouch.advice.output import answer_in_words
+from firsttouch.advice.output import answer
 from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time
 from firsttouch.model.estimate import estimate
 from firsttouch.model.measured import MeasuredPrices
@@ -90,7 +90,7 @@ def test_where_unmeasured_turns_decide_the_fastest_is_not_known() -> None:
     """As found on an H100: 2048 updates by thread groups in each turn make managed memory the slowest."""
     many = ranked(program(100, updates=100 * 2048), "a solver", WORK, prices())
     assert many.verdict.kind == "not known"
-    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(answer_in_words(many))
+    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(map(str, answer(many)))
     measured = ranked(program(100, updates=2048), "a solver", WORK, prices(*MEASURED))
     assert (measured.verdict.kind, measured.verdict.strategies) == ("take", ("explicit",))
     assert not ranked(program(1), "a solver", WORK, prices()).turns

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from tests.calls import call
 
 from firsttouch.advice.advisor import advise
-from firsttouch.advice.output import answer_in_words, output
+from firsttouch.advice.output import answer, output
 from firsttouch.base.errors import UsageError
 from firsttouch.program.patterns import PATTERNS, SETTINGS, program_for, settings_for
 from firsttouch.program.program import Launch, Program, Repeat
@@ -111,7 +111,7 @@ def test_the_advice_names_the_settings() -> None:
     sets = {"kernels": 100, "passes": 2, "in": "1GiB", "out": "64MiB", "initialises": "gpu"}
     advice = advise([QUICK], pattern="iterate", sets=sets)
     for setting in ("1 GiB of buffers", "writes data on the GPU", "100 kernels, 2 times in each"):
-        assert setting in answer_in_words(advice)[0]
+        assert setting in str(answer(advice)[0])
     assert to_builtins(output(advice))["pattern"] == {
         "name": "iterate",
         "settings": {"kernels": 100, "passes": 2, "in": GIB, "out": 64 * MIB, "initialises": "gpu"},

@@ -566,5 +566,5 @@ def test_the_overview_counts_wins_and_means():
         "Incorrect results are excluded: 1 point of managed. Fastest over 3 applications under 4 settings"
     )
     assert ": explicit in 2; managed+both in 1; pinned in 1." in said
-    assert "relative to explicit, geometric mean over 3 of 4 measured cases without bfs: managed 1.8." in said
+    assert "relative to explicit, geometric mean over 3 of 4 cases without bfs: managed 1.8." in said
     assert of_all([]) == []

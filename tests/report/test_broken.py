@@ -132,7 +132,7 @@ def test_a_device_on_which_an_experiment_was_skipped_costs_no_section(name):
     )
     sections = list(answered([skipped], [], all_experiments()))
     assert [section.section.records for section in sections] == [[skipped]]
-    assert sections[0].answer.sentences == ["Nothing was measured: no peer."]
+    assert sections[0].answer.problem == "Nothing was measured: no peer."
 
 
 def test_the_pairs_of_other_devices_are_shown_beside_a_skipped_one():
@@ -154,7 +154,7 @@ def test_devices_without_points_for_one_reason_are_one_section():
     measured = sample.point("latency", "cuda:0", 600.0, factors={"agent": "gpu", "allocator": "device", "size": 2**20})
     rows = [measured, *(skipped("latency", f"cuda:{n}", "no kernels") for n in (1, 2, 3))]
     rows += [skipped("latency", "cpu", "no loads"), skipped("tlb", "cuda:1", "no kernels")]
-    found = [(part.title, [*part.devices], part.answer.sentences[0]) for part in answered(rows, [], all_experiments())]
+    found = [(part.title, [*part.devices], part.answer.problem) for part in answered(rows, [], all_experiments())]
     assert found[1:] == [
         ("latency", ["cuda:1", "cuda:2", "cuda:3"], "Nothing was measured: no kernels."),
         ("latency", ["cpu"], "Nothing was measured: no loads."),

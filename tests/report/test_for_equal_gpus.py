@@ -77,7 +77,7 @@ def test_gpus_of_which_only_their_headlines_were_measured_share_a_section() -> N
     records.append(msgspec.structs.replace(other, device="cuda:2"))  # it differs, and was measured as if alone
     sections = list(answered(records, [], all_experiments()))
     assert [part.devices for part in sections] == [["cuda:0"], ["cuda:1", "cuda:3"], ["cuda:2"]]
-    assert "beside its equals" in sections[1].answer.sentences[0]
+    assert "beside its equals" in sections[1].answer.problem
 
 
 def is_streamed(record: Record) -> bool:

@@ -75,7 +75,7 @@ def test_what_was_not_measured_is_blank():
     drawing, texts = drawn(RATIOS, [r for r in grid() if r.factors["cpu"] != 10 or r.factors["gpu"] != 64])
     assert "2.51" not in texts
     assert "2.60" in texts
-    assert "Blank cells were not measured." in drawing.notes
+    assert "Blank cells have no value." in drawing.notes
 
 
 def test_suspect_values_are_shown_and_do_not_set_the_colours():

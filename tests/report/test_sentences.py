@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firsttouch.records.findings import Claim, Finding, Quantity
+from firsttouch.records.reading import point_key
 from firsttouch.report.sentences import quantity_text, sentences
 
 
@@ -57,4 +58,17 @@ def test_braces_in_a_condition_are_only_text() -> None:
 def test_one_thread_is_singular(threads: int, text: str) -> None:
     claim = Claim("x.y", "it takes {value} with {threads} threads")
     found = Finding(claim, Quantity(5, "ns"), {"threads": threads}, ["p"])
+    assert sentences([found]) == [text]
+
+
+@pytest.mark.parametrize(
+    ("device", "text"),
+    [
+        ("cuda:0", "The one pair measured of 3 takes 5 ns."),
+        ("model:gh200", "Predicted for gh200: the one pair predicted of 3 takes 5 ns."),
+    ],
+)
+def test_a_claim_says_whether_its_points_were_measured(device: str, text: str) -> None:
+    claim = Claim("x.y", "the one pair {measured} of 3 takes {value}")
+    found = Finding(claim, Quantity(5, "ns"), {}, (point_key("x", device, {}),))
     assert sentences([found]) == [text]

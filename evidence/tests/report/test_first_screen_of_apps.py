@@ -7,6 +7,7 @@ import re
 import pytest
 from tests.kept_runs import stored_run
 
+from firsttouch.harness.outcomes.placements import GAIN
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.records.statistics import measured
 from firsttouch.report.conclusions import conclusions
@@ -78,5 +79,5 @@ def test_advice_of_searches_says_what_they_found():
     assert sentence.text.startswith("Leave the work of bfs_concurrent and kmeans_concurrent to the GPU")
     assert all(r.counters["best_share"] == 1 for r in records.values())
     found, _ = read("h200-placements")
-    gains = [part for part in found.answers for text in part.answer.sentences if text.startswith("With ")]
+    gains = [f for part in found.answers for f in part.answer.findings if f.claim is GAIN]
     assert f"made {len(gains)} of 8 measured cases faster" in found.screen.advice[-1].text

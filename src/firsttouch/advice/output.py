@@ -16,7 +16,7 @@ from firsttouch.advice.settings import Settings
 from firsttouch.advice.traced_wording import sentences_of_traced
 from firsttouch.advice.wording import sentences_of, turn_text
 from firsttouch.base.outputs import Output
-from firsttouch.records.predicted import said_once
+from firsttouch.records.statements import Statement, paragraph
 
 
 class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1"):
@@ -48,16 +48,16 @@ class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1")
     traced: TracedAdvice | None
 
 
-def answer_in_words(advice: Advice) -> list[str]:
+def answer(advice: Advice) -> list[Statement]:
     """The answer in at most three sentences."""
     return sentences_of(advice) if advice.traced is None else sentences_of_traced(advice, advice.traced)
 
 
 def output(advice: Advice) -> AdviceOutput:
     """The answer for --json and Python."""
-    texts = answer_in_words(advice)
+    statements = answer(advice)
     return AdviceOutput(
-        summary=" ".join(said_once(texts)),
+        summary=" ".join(paragraph(statements)),
         device=advice.device,
         title=advice.title,
         program=advice.program,
@@ -67,7 +67,7 @@ def output(advice: Advice) -> AdviceOutput:
         unavailable=advice.unavailable,
         fastest_known=not any(turn.kind in ("no time", "small blocks", "rounds") for turn in advice.turns),
         verdict=advice.verdict,
-        sentences=texts,
+        sentences=list(map(str, statements)),
         often=advice.often,
         iterations=advice.iterations,
         level=advice.level,

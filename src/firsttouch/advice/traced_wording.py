@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.verdict import CALL_MS, SIMILAR, not_apart
-from firsttouch.advice.wording import MOST, parts_of, turn_text, with_prediction
+from firsttouch.advice.wording import MOST, parts_of, turn_text
 from firsttouch.base.units import format_size
 from firsttouch.model.as_it_is import NAME, STAGED
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedRun
+from firsttouch.records.statements import Statement
 from firsttouch.records.text import caption, count, first_few, percent, quantity
 
 MOST_PARTS, MOST_ALIKE = 3, 3
@@ -48,7 +49,7 @@ def family(term_name: str) -> str:
     return term_name
 
 
-def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[str]:
+def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[Statement]:
     """The answer in at most three sentences."""
     best, *alike = advice.verdict.strategies
     texts = [_answer(advice, traced, advice.row(best)), *turn_lines(traced)]
@@ -56,7 +57,7 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[str]:
         texts.append(caption(turn_text(advice.turns[0])))
     if alike:
         texts.append(f"Not told apart from {best}: {first_few(alike, MOST_ALIKE)}.")
-    return [with_prediction(advice, text) for text in texts[:MOST]]
+    return [Statement(text, advice.predicted) for text in texts[:MOST]]
 
 
 def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:

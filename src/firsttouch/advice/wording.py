@@ -9,6 +9,7 @@ from firsttouch.advice.answer import Advice, StrategyRow, Turn
 from firsttouch.advice.verdict import compared_with, is_single
 from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
+from firsttouch.records.statements import Statement
 from firsttouch.records.text import caption, count, join_names, quantity
 
 MOST = 3
@@ -50,7 +51,7 @@ def alike_names(row: StrategyRow, rows: Sequence[StrategyRow]) -> str:
 # ------------------------------------------------------------------------------------------------ the answer
 
 
-def sentences_of(advice: Advice) -> list[str]:
+def sentences_of(advice: Advice) -> list[Statement]:
     """The answer in at most three sentences."""
     verdict, best = advice.verdict, advice.row(advice.verdict.strategies[0])
     texts, turns = [f"{_ANSWERS[verdict.kind](advice, best)}."], advice.turns
@@ -61,12 +62,7 @@ def sentences_of(advice: Advice) -> list[str]:
         texts += [text for text in (_by_iteration(advice, best), _next(advice)) if text]
         texts += [caption(turn_text(turn)) for turn in turns]
     where = on_processor(advice.device) if advice.on_processor else ""
-    return [with_prediction(advice, caption(text)) for text in (where + texts[0], *texts[1:MOST])]
-
-
-def with_prediction(advice: Advice, text: str) -> str:
-    """A sentence of an advice, which says for which machine it is predicted, if it is."""
-    return f"{caption(advice.predicted)}: {text}" if advice.predicted else text
+    return [Statement(caption(text), advice.predicted) for text in (where + texts[0], *texts[1:MOST])]
 
 
 def _take(advice: Advice, best: StrategyRow) -> str:

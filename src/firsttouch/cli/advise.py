@@ -171,13 +171,13 @@ def _finish(found: Advised) -> int:
 
 def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
-    from firsttouch.advice.output import answer_in_words
+    from firsttouch.advice.output import answer
     from firsttouch.cli.console import Console
     from firsttouch.harness.outcomes.derive import BASELINE
     from firsttouch.records.text import caption
 
-    for sentence in answer_in_words(advice):
-        print_stdout(sentence)
+    for statement in answer(advice):
+        print_stdout(str(statement))
     print_stdout("")
     console = Console()
     console.print(_table(advice, console.width))

@@ -37,7 +37,7 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     """The answer, a row for each strategy, and what to change, check and know."""
     traced, width = advice.traced, text_width(stream or sys.stdout)
     assert traced is not None
-    first = _wrapped(list(map(_shortened_line, sentences_of_traced(advice, traced))), width, 2)
+    first = _wrapped([_shortened_line(str(statement)) for statement in sentences_of_traced(advice, traced)], width, 2)
     changes = _wrapped([*_change_lines(advice)], width, _HEAD + _WORD)
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)

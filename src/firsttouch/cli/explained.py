@@ -48,13 +48,14 @@ def _show_point(point: ExplainedPoint) -> None:
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for term in point.terms[:MOST_TERMS]:
+    terms = [term for term in point.terms if term.ms > 0]
+    for term in terms[:MOST_TERMS]:
         amount = ", ".join([*([format_size(term.bytes)] if term.bytes else []), *_how_often(term.count)])
         share = f"{term.ms / point.ms:.0%}" if point.ms else ""
         table.add_row(
             share, _ms(term.ms), f"{_ms(term.low)} to {_ms(term.high)}", term.phase, f"{term.what} ({amount})"
         )
-    if rest := point.terms[MOST_TERMS:]:
+    if rest := terms[MOST_TERMS:]:
         table.add_row("", _ms(sum(term.ms for term in rest)), "", "", f"{len(rest)} more")
     Console().print(table)
     for value in point.values:

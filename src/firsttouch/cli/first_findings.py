@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
+    from firsttouch.records.statements import Statement
     from firsttouch.report.answers import AnsweredSection, SectionAnswer
     from firsttouch.report.conclusions import Conclusions
     from firsttouch.report.first_screen import FirstScreen
@@ -43,7 +44,9 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
-    texts_below_title = (*screen.absent, *filter(None, [_without_list(screen.predicted)]), *_first_of(screen.lacking))
+    listed = "The report lists what is not modelled."
+    predicted = [f"{screen.predicted} {listed}"] if screen.predicted else []
+    texts_below_title = (*screen.absent, *predicted, *_first_of(screen.lacking))
     lines = [screen.title, *(line for text in texts_below_title for line in _wrap_text(text)), ""]
     for heading, texts in screen.advice_by_ground:
         lines += [*_wrap_text(f"{heading}: {' '.join(texts)}"), ""]
@@ -72,14 +75,6 @@ def _first_of(sentences: Sequence[str]) -> list[str]:
     return [*sentences[:_MOST_LACKING], *([f"The report has {more} more of these."] if more > 0 else [])]
 
 
-def _without_list(predicted: str) -> str:
-    """What values are predicted from; the list of what is not modelled is in the report."""
-    from firsttouch.model.scope import NOT_MODELLED_ARE
-
-    text, _, listed = predicted.partition(f" {NOT_MODELLED_ARE}")
-    return f"{text} The report lists what is not modelled." if listed else text
-
-
 def _conditions(screen: FirstScreen) -> list[str]:
     """What distorts the values, and what they hold for, which leaves the findings the room that they have without."""
     texts = filter(None, (screen.measured_on, screen.conditions_text))
@@ -106,25 +101,25 @@ def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) ->
     return [*lines, *_wrap_text(f"The report also has the findings of {first_few(rest, MOST)}."), ""] if rest else lines
 
 
-def _by_sentence(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
+def _by_sentence(answer: SectionAnswer, most: int) -> tuple[Sequence[Statement], int]:
     """The first sentences of an answer, and how many more there are."""
-    return answer.sentences[:most], len(answer.sentences) - most
+    return answer.statements[:most], len(answer.statements) - most
 
 
-def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
+def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[Statement], int]:
     """The first findings of an answer, of which several may be one sentence, and how many more there are."""
-    from firsttouch.report.sentences import sentences
+    from firsttouch.report.sentences import statements
 
-    return sentences(answer.findings[:most]) or answer.sentences[:1], len(answer.findings) - most
+    return statements(answer.findings[:most]) or answer.statements[:1], len(answer.findings) - most
 
 
-def _section_lines(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
+def _section_lines(part: AnsweredSection, statements: Sequence[Statement], more: int) -> list[str]:
     from firsttouch.records.equal_places import measured_on
 
     measured = measured_on(part.section.records)
     lines = _wrap_text(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")
-    for sentence in sentences:
-        lines += _wrap_text(sentence, "  ", "    ")
+    for statement in statements:
+        lines += _wrap_text(str(statement), "  ", "    ")
     if more > 0:
         lines.append(f"  ({more} more in the report)")
     return [*lines, ""]

@@ -54,7 +54,7 @@ class Measured:
             conditions=screen.conditions,
             measured_on=screen.measured_on,
             absent=screen.absent,
-            predicted=screen.predicted,
+            predicted=screen.predicted_in_full,
             findings=self.conclusions.findings,
             **outcome.summary,
         )

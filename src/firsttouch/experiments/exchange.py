@@ -236,7 +236,7 @@ METHOD = Claim(
     _WITH + " takes longest: {value}, {ratio} times as long as of {other_method} {other_allocator} memory "
     "({other_value})",
 )
-METHODS_ALIKE = Claim("exchange.method", _WITH + " takes {value}, and about as long by all measured methods")
+METHODS_ALIKE = Claim("exchange.method", _WITH + " takes {value}, and about as long by all {measured} methods")
 SINGLE = Claim("exchange.method", _WITH + " takes {value}")
 WAITED = Claim(
     "exchange.launch",

@@ -47,7 +47,6 @@ from firsttouch.program.declarations import Params
 from firsttouch.program.dry_run import Declares, program_of
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy
-from firsttouch.records.predicted import NOT_IN_TIMES
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.records.statistics import measured
@@ -164,7 +163,7 @@ def _own_profiles(path: str, app: type[Declares], platform: Platform) -> KernelP
         profiles = profiles_from([run], {app.name: app})
         if app.name in profiles.applications:
             return msgspec.structs.replace(profiles, spreads=known_profiles().spreads)
-    raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take, which is {NOT_IN_TIMES}; {HOW}")
+    raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take, which is not in the times; {HOW}")
 
 
 def _device(run: KernelRun) -> ProfiledDevice:

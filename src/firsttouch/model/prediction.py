@@ -24,10 +24,11 @@ from firsttouch.model.terms import Term
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import Strategy
+from firsttouch.records.predicted import LEFT_OUT
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.records.timeline import MemoryCourse
 
-LEFT_OUT = "assumed of the program, or not in its times"
+ASSUMED = "assumed of the program"
 PHASES = ("allocate", "initialise", "compute", "readback", "free")
 
 
@@ -109,8 +110,9 @@ def predict(
     counted.run()
     seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}
     memory = course(clock, counted, seconds) if settings.over_time else None
-    if notes := [*program.assumptions, *computing.notes]:
-        terms.append(Term("compute", LEFT_OUT, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, notes))))
+    for what, texts in ((ASSUMED, program.assumptions), (LEFT_OUT, computing.notes)):
+        if texts:
+            terms.append(Term("compute", what, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, texts))))
     loop = pricing.iterations
     iterations = [1e-6 * ns for ns in loop.shown()]
     return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * sum(loop.each))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-NOT_MODELLED_ARE = "Not modelled: "
-"""The beginning of a sentence with this list."""
 NOT_MODELLED: Sequence[str] = (
     "how fast kernels compute, unless their times are given or were measured elsewhere",
     "caches beyond the reuse that a kernel's profile has",

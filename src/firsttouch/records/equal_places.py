@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from firsttouch.records.findings import compare_medians
+from firsttouch.records.predicted import is_predicted
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import PEER, DeviceInfo, Factors, Location, Peer, Record
 from firsttouch.records.statistics import median_of
@@ -126,9 +127,8 @@ def measured_on(records: Sequence[Record]) -> str:
         back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
         pairs = "both directions" if back else f"{most} equal pairs"
         scope = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
-        parts.append(f"{len(rows):,} of {len(points):,} points measured {scope}")
-    if len(parts) == 1 and len(next(iter(standing.values()))) == len(points):
-        return parts[0].partition(" points ")[2]
+        some = f"{len(rows):,} of {len(points):,} points " if len(rows) < len(points) else ""
+        parts.append(f"{some}{'predicted' if is_predicted(device) else 'measured'} {scope}")
     return "; ".join(parts)
 
 

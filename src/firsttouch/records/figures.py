@@ -133,10 +133,12 @@ class Timeline(Figure):
 @dataclass(frozen=True, kw_only=True)
 class MemoryTimeline(Figure):
     """The memory in use on host and device over time, with phases as bands, of points that were sampled: side by side,
-    one for each value of `by`.
+    one for each value of `by`. repeated: of each point the last repetition, which the title then says; a prediction has
+    none.
     """
 
     by: str
+    repeated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

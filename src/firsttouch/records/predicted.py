@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from firsttouch.records.factors import Number
 from firsttouch.records.stored import Integer, Stored
@@ -12,10 +12,6 @@ MODEL = "model"
 """The names of devices that a platform file describes begin with it and a colon: model:gh200."""
 _OF_DEVICE = re.compile(r":(cpu|\d+)$")
 """The end of the names of a platform's host and of its further devices."""
-_MEASURING = re.compile(r"\b([Mm])easured\b")
-_PAST = {"took": "takes", "was": "is", "were": "are", "made": "make", "ran": "run"}
-"""Verbs about a measurement, with the form in which a prediction has them."""
-_VERBS = re.compile(rf"\b({'|'.join(_PAST)})\b(?! (?:not )?measured\b)")
 
 
 def is_predicted(device: str) -> bool:
@@ -27,22 +23,6 @@ def predicted_for(devices: Iterable[str]) -> str:
     """'predicted for gh200' of points on these devices; '' if none of them is modelled."""
     names = dict.fromkeys(_OF_DEVICE.sub("", name.removeprefix(f"{MODEL}:")) for name in devices if is_predicted(name))
     return f"predicted for {' and '.join(names)}" if names else ""
-
-
-def of_prediction(text: str) -> str:
-    """A text about measurements, reworded for predictions: 'predicted' for 'measured', and the present for the past."""
-    present = _VERBS.sub(lambda match: _PAST[match[1]], text)
-    return _MEASURING.sub(lambda match: "Predicted" if match[1] == "M" else "predicted", present)
-
-
-def said_once(texts: Sequence[str]) -> list[str]:
-    """The sentences of one paragraph, where only the first of those about one platform begins with 'Predicted for'."""
-    heads = ["", *(text[: text.find(": ") + 2] if text.startswith("Predicted for ") else "" for text in texts)]
-    shown = []
-    for before, head, text in zip(heads[:-1], heads[1:], texts, strict=True):
-        rest = text.removeprefix(head) if head == before else text
-        shown.append(f"{rest[:1].upper()}{rest[1:]}")
-    return shown
 
 
 class Modelled(Stored):
@@ -82,13 +62,15 @@ class PredictedTerm(Stored):
     assumptions: list[str] = []
 
 
-NOT_IN_TIMES = "not in the times"
-"""An assumption has these words if a part of a program was not measured anywhere, so that predicted times lack it."""
+LEFT_OUT = "not in the times"
+"""The `what` of a term without time. Its assumptions say which parts of a program the predicted times lack, since
+these were not measured anywhere.
+"""
 
 
 def lacking(terms: Iterable[PredictedTerm]) -> list[str]:
     """What predicted times lack, in words."""
-    return [text for text in assumed(terms) if NOT_IN_TIMES in text]
+    return assumed(term for term in terms if term.what == LEFT_OUT)
 
 
 def assumed(terms: Iterable[PredictedTerm]) -> list[str]:

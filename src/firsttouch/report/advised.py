@@ -61,7 +61,7 @@ def render(advice: Advice) -> str:
         **assets(),
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
-        headlines=sentences_of_traced(advice, traced),
+        headlines=list(map(str, sentences_of_traced(advice, traced))),
         figures=figures,
         tables=[table for table in every if table.rows or table.notes],
     )  # fmt: skip

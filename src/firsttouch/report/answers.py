@@ -17,9 +17,10 @@ from firsttouch.records.equal_places import with_headlines_alone
 from firsttouch.records.findings import Finding
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.statements import Statement
 from firsttouch.records.statistics import measured
 from firsttouch.report.broken import cause, without_broken
-from firsttouch.report.sentences import sentences
+from firsttouch.report.sentences import sentences, statements
 
 BESIDE = "Each of these GPUs is beside its equals on the first screen; the rest was measured on one for all."
 
@@ -35,8 +36,11 @@ class SectionAnswer:
     left_out: str = ""
 
     @property
-    def sentences(self) -> list[str]:
-        return [*(sentences(self.findings) or [self.problem]), *([self.left_out] if self.left_out else [])]
+    def statements(self) -> list[Statement]:
+        return [
+            *(statements(self.findings) or [Statement(self.problem)]),
+            *([Statement(self.left_out)] if self.left_out else []),
+        ]
 
 
 @dataclass(frozen=True)

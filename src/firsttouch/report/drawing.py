@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from firsttouch.records.predicted import of_prediction
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.statements import headed
 from firsttouch.records.text import caption
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 from firsttouch.report.palette import Palette
@@ -57,8 +57,8 @@ def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawin
     """
     if not predicted:
         return drawing
-    prediction = caption(f"in part {predicted}" if in_part else predicted)
-    title = f"{prediction}: {drawing.title}"
+    head = f"in part {predicted}" if in_part else predicted
+    title, prediction = headed(drawing.title, head), caption(head)
     spec = drawing.spec
     if spec is not None:
         title_spec = spec.get("title") or {}
@@ -69,8 +69,7 @@ def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawin
         )
         first = {"text": texts["text"], "subtitle": prediction} if texts.get("text") else {"text": prediction}
         spec = {**spec, "title": {**texts, **first}}
-    notes = drawing.notes if in_part else [of_prediction(note) for note in drawing.notes]
-    return replace(drawing, title=title, spec=spec, notes=notes, predicted=predicted)
+    return replace(drawing, title=title, spec=spec, predicted=predicted)
 
 
 Draw: TypeAlias = Callable[[Any, Sequence[Record], DrawingContext], Drawing | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
@@ -22,22 +22,23 @@ from firsttouch.harness.outcomes.placements import without_candidates
 from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.machine.partitions import SAME_GPU
-from firsttouch.model.scope import NOT_MODELLED, NOT_MODELLED_ARE
+from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.conditions import with_conditions
 from firsttouch.records.equal_places import measured_on
 from firsttouch.records.figures import Bar, Figure
 from firsttouch.records.findings import Finding, Quantity, quantity
-from firsttouch.records.predicted import NOT_IN_TIMES, assumed, lacking, predicted_for, said_once
+from firsttouch.records.predicted import assumed, lacking, predicted_for
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
+from firsttouch.records.statements import headed, paragraph
 from firsttouch.records.statistics import group_by, measured, median_of
 from firsttouch.records.text import caption, count, join_names, label
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpu_pairs import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.machines import MachinesTable, machines_table
-from firsttouch.report.sentences import predicted, quantity_text, sentences
+from firsttouch.report.sentences import head_and_text, predicted, quantity_text, statements
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
@@ -87,17 +88,18 @@ class FirstScreen:
     gpus: Sequence[GpuTable] = ()
     """What was measured of each of several GPUs."""
     predicted: str = ""
-    """That all of it is predicted, and what is not modelled; '' of measurements."""
+    """That all of it is predicted, and from what; '' of measurements."""
+    lacking: Sequence[str] = ()
+    """Sentences on what predicted times lack."""
     assumed: Sequence[str] = ()
     """What predictions take for granted, in sentences, those on what their times lack first."""
-
     machines: MachinesTable | None = None
     """The same points on several modelled machines."""
 
     @property
-    def lacking(self) -> list[str]:
-        """Sentences on what predicted times lack."""
-        return [sentence for sentence in self.assumed if NOT_IN_TIMES in sentence]
+    def predicted_in_full(self) -> str:
+        """What predictions follow from, and what they do not model; '' of measurements."""
+        return f"{self.predicted} Not modelled: {'; '.join(NOT_MODELLED)}." if self.predicted else ""
 
     @property
     def conditions_text(self) -> str:
@@ -110,7 +112,7 @@ class FirstScreen:
         parts = groupby(self.advice, key=lambda advised: advised.estimated)
         headings = {True: "Advice (estimated)", False: "Advice (predicted)" if self.predicted else "Advice (measured)"}
         return [
-            (headings[estimated], said_once(sentences(advised.finding for advised in group)))
+            (headings[estimated], paragraph(statements(advised.finding for advised in group)))
             for estimated, group in parts
         ]
 
@@ -138,38 +140,41 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: max(0, MOST - len(numbers))]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
-        message = next((f"{n.head} takes {n.text}." for n in map(_of_strategy, means)), "")
+        texts = (f"{f.conditions['strategy']} takes {_of_strategy(f).text}." for f in means)
+        message = _marked(next(texts, ""), shown)
     if not numbers:
-        numbers = list(derived(lambda records: [_of_run(f) for f in _runs(records, machine)]))[:MOST]
+        numbers = list(derived(lambda records: [_key_number(f, is_name=True) for f in _runs(records, machine)]))[:MOST]
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
-        message = next(iter(runs[0].answer.sentences), "")
+        message = str(runs[0].answer.statements[0])
         figure = (
             WITHOUT_CONTEXT if figure is STACK else figure
         )  # its sums are then the times that the key numbers state
     if first_touch_note(machine):
         numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
+    terms = [term for record in results.records for term in record.terms]
     return FirstScreen(
         hardware(machine),
         _in_part(numbers, results.records),
         advice,
         figure,
         shown,
-        _mark_predicted(message, shown),
+        message,
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
         f"{caption(held)}." if (held := measured_on(results.records)) else "",
         absent(machine),
         tables,
         prediction(machine),
-        _assumed(results.records),
+        _whole(lacking(terms)),
+        _whole(dict.fromkeys([*lacking(terms), *assumed(terms)])),
         machines_table(results.records, machine.devices),
     )
 
 
-def _assumed(records: Sequence[Record]) -> list[str]:
-    terms = [term for record in records for term in record.terms]
-    return [f"{caption(text)}." for text in dict.fromkeys([*lacking(terms), *assumed(terms)])]
+def _whole(texts: Iterable[str]) -> list[str]:
+    """Texts as sentences."""
+    return [f"{caption(text)}." for text in texts]
 
 
 def _in_part(numbers: Sequence[KeyNumber], records: Sequence[Record]) -> list[KeyNumber]:
@@ -178,11 +183,10 @@ def _in_part(numbers: Sequence[KeyNumber], records: Sequence[Record]) -> list[Ke
     return [replace(n, rest=n.rest + _IN_PART) if parts.intersection(n.finding.points) else n for n in numbers]
 
 
-def _mark_predicted(message: str, shown: Sequence[Record]) -> str:
+def _marked(message: str, shown: Sequence[Record]) -> str:
     """The title of a picture, which says for which machine it is predicted, if it is."""
-    prediction = caption(predicted_for(r.device for r in shown if r.modelled))
-    plain = message.removeprefix("Predicted: ")
-    return f"{prediction}: {plain}" if prediction and message and not message.startswith(prediction) else message
+    prediction = predicted_for(r.device for r in shown)
+    return headed(message, prediction) if prediction and message else message
 
 
 def _derived(
@@ -199,15 +203,20 @@ def _derived(
     return spared.value
 
 
-def _key_number(finding: Finding) -> KeyNumber:
-    """The parts of a headline's sentence: what comes before, the number, and what follows."""
-    (sentence,) = sentences([finding])
-    prediction = f"{caption(told)}: " if (told := predicted(finding)) else ""
-    head, _, text = sentence.removesuffix(".").removeprefix(prediction).partition(": ")
+def _key_number(finding: Finding, *, is_name: bool = False) -> KeyNumber:
+    """The parts of a headline's sentence: what comes before, the number, and what follows. is_name: what comes before
+    is a name, which is not capitalised.
+    """
+    head, text = head_and_text(finding)
     assert isinstance(finding.value, Quantity)
     value = quantity_text(finding.value)
-    head = f"Predicted: {head}" if prediction else head
-    return KeyNumber(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
+    rest = text.removeprefix(value).lstrip(" ,;")
+    name = _name(head, finding)
+    return KeyNumber(name if is_name else caption(name), value, rest, experiment_of(finding), finding)
+
+
+def _name(name: str, finding: Finding) -> str:
+    return f"Predicted: {name}" if predicted(finding) else name
 
 
 def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
@@ -220,19 +229,11 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
     return [with_conditions(f, measured(ran_there)) for f in of_runs(ran_there)]
 
 
-def _of_run(finding: Finding) -> KeyNumber:
-    """The time of an application. Names of applications and strategies are not capitalised."""
-    number, name = _key_number(finding), finding.claim.head.format_map(finding.conditions)
-    at = len("Predicted: ") if predicted(finding) else 0
-    return replace(number, head=number.head[:at] + name[:1] + number.head[at + 1 :])
-
-
 def _of_strategy(finding: Finding) -> KeyNumber:
     """The mean time of a strategy relative to the baseline."""
     assert isinstance(finding.value, Quantity)
     rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
-    head = f"{finding.conditions['strategy']}"
-    head = f"Predicted: {head}" if predicted(finding) else head
+    head = _name(f"{finding.conditions['strategy']}", finding)
     return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
 
@@ -259,7 +260,8 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
         return None, [], ""
     placed = [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
     devices = {d.name: d for d in machine.devices}
-    return LATENCIES, placed, _of_latencies(shown, any(may_be_cached(r, devices) for r in shown))
+    message = _of_latencies(shown, any(may_be_cached(r, devices) for r in shown))
+    return LATENCIES, placed, _marked(message, shown)
 
 
 def _of_latencies(records: Sequence[Record], cached: bool) -> str:
@@ -291,9 +293,7 @@ def _place(record: Record) -> str:
 
 
 def prediction(machine: Machine) -> str:
-    """That all values are predicted, from which platforms, and what these do not model; '' of a machine that was
-    measured.
-    """
+    """That all values are predicted, and from which platforms; '' of a machine that was measured."""
     platforms = dict.fromkeys(
         f"{d.modelled.platform} ({d.modelled.digest[:12]}{changed(d.modelled)})" for d in machine.devices if d.modelled
     )
@@ -302,7 +302,7 @@ def prediction(machine: Machine) -> str:
     rules = max(d.modelled.rules for d in machine.devices if d.modelled)
     return (
         f"Predicted, not measured: from the values of {join_names([*platforms])}, by version {rules} of the rules of "
-        f"drivers. {NOT_MODELLED_ARE}{'; '.join(NOT_MODELLED)}."
+        "drivers."
     )
 
 

@@ -11,9 +11,10 @@ from firsttouch.experiments.views.pairs import BY, OWN, OWNER, actor_of, owner_o
 from firsttouch.records.figures import Figure, Heat
 from firsttouch.records.findings import quantity, ratio_of
 from firsttouch.records.schema import PEER, Machine, Record
+from firsttouch.records.statements import paragraph
 from firsttouch.records.statistics import median_of
 from firsttouch.records.text import RATIO, compact, label
-from firsttouch.report.sentences import quantity_text, sentences
+from firsttouch.report.sentences import quantity_text, statements
 
 PAIRS = Heat(
     x=OWNER, y=BY, facet="direction", x_title="to", y_title="from", z_title="GB/s", diagonal=OWN,
@@ -30,7 +31,7 @@ def pairs_picture(records: Sequence[Record], machine: Machine) -> tuple[Figure |
     shown, findings = picture_of_pairs(records, machine)
     if not shown:
         return None, [], ""
-    return OF_PEAK if SHARE in shown[0].counters else PAIRS, shown, " ".join(sentences(findings))
+    return OF_PEAK if SHARE in shown[0].counters else PAIRS, shown, " ".join(paragraph(statements(findings)))
 
 
 @dataclass(frozen=True)

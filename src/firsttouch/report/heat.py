@@ -70,8 +70,8 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
     if figure.diagonal and any(_is_diagonal(figure, record) for record in records):
         notes.append(f"Grey: {figure.diagonal}, which the colours leave out.")
     if any(_is_blank(figure, panel_records, records) for panel_records in panels):
-        against = ", or have nothing to be compared with" if figure.z.startswith("relative") else ""
-        notes.append(f"Blank cells were not measured{against}.")
+        against = ", or nothing to compare it with" if figure.z.startswith("relative") else ""
+        notes.append(f"Blank cells have no value{against}.")
     return notes
 
 

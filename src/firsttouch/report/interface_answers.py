@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,22 +27,33 @@ from firsttouch.experiments.analysis.fastest_interfaces import (
     segments,
 )
 from firsttouch.records.findings import Quantity
-from firsttouch.records.predicted import of_prediction
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.records.text import caption, count, join_names
+from firsttouch.records.statements import headed
+from firsttouch.records.text import count, join_names
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.movements import BETWEEN, WITHIN, alike_in_words, by_way, in_words, joined, shared_and_own
+from firsttouch.report.movements import BETWEEN, alike_in_words, between_whom, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
 
-TITLES: Mapping[tuple[str, Measure], str] = {
-    ("direct", "bandwidth"): "Direct access, bandwidth",
-    ("copy", "blocking"): "Copies, time of one alone",
-    ("copy", "bandwidth"): "Copies, bandwidth",
-    ("message", "blocking"): "Messages, time of one alone",
-    ("message", "bandwidth"): "Messages, bandwidth",
-    ("collective", "blocking"): "Collective operations, time of one alone",
-    ("collective", "bandwidth"): "Collective operations, bandwidth back to back",
+
+class Title(NamedTuple):
+    """A kind of movement, and by what its interfaces are compared."""
+
+    kind: str
+    measure: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.measure}"
+
+
+TITLES: Mapping[tuple[str, Measure], Title] = {
+    ("direct", "bandwidth"): Title("Direct access", "bandwidth"),
+    ("copy", "blocking"): Title("Copies", "time of one alone"),
+    ("copy", "bandwidth"): Title("Copies", "bandwidth"),
+    ("message", "blocking"): Title("Messages", "time of one alone"),
+    ("message", "bandwidth"): Title("Messages", "bandwidth"),
+    ("collective", "blocking"): Title("Collective operations", "time of one alone"),
+    ("collective", "bandwidth"): Title("Collective operations", "bandwidth back to back"),
 }
 MOST_ROWS = 2000
 """The most rows of the table in the report; --json has all."""
@@ -68,7 +79,7 @@ class InterfaceAnswer:
     @property
     def is_within_one(self) -> bool:
         """Whether no data move from one device to another."""
-        return all(in_words(rows[0].conditions).get(BETWEEN, "").startswith(WITHIN) for rows in self.curves)
+        return all(between_whom(dict(rows[0].conditions)).within for rows in self.curves)
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,6 @@ class AnswersOfKind:
 
     kind: str
     measure: Measure
-    title: str
     shared: str
     answers: Sequence[InterfaceAnswer]
     curves: Sequence[Sequence[MovementRow]] = field(repr=False)
@@ -91,8 +101,12 @@ class AnswersOfKind:
         return [answer for answer in self.answers if answer.is_open]
 
     @property
+    def title(self) -> Title:
+        return TITLES[self.kind, self.measure]
+
+    @property
     def heading(self) -> str:
-        title = f"{caption(self.predicted)}: {self.title}" if self.predicted else self.title
+        title = headed(str(self.title), self.predicted)
         return f"{title}: {self.shared}" if self.shared else title
 
 
@@ -105,6 +119,7 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
     devices; otherwise they are in the order of the records.
     """
     of_kinds: dict[tuple[str, Measure], list[list[MovementRow]]] = {}
+    done = "predicted" if fastest.predicted else "measured"
     for rows in fastest.curves:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
     made = []
@@ -116,13 +131,12 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
             alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
         answers = [
             InterfaceAnswer(joined([own_conditions[i] for i in places], pairs),
-                            _text([segments(curves[i]) for i in places]), [curves[i] for i in places])
+                            _text([segments(curves[i]) for i in places], done), [curves[i] for i in places])
             for places in alike.values()
         ]  # fmt: skip
         answers.sort(key=lambda answer: (not answer.is_open, answer.is_within_one))
         chosen = [rows for rows in curves if _has_choice(rows)]
-        title, shared_conditions = TITLES[kind, measure], ", ".join(shared.values())
-        made.append(AnswersOfKind(kind, measure, title, shared_conditions, answers, chosen, fastest.predicted))
+        made.append(AnswersOfKind(kind, measure, ", ".join(shared.values()), answers, chosen, fastest.predicted))
     return made
 
 
@@ -130,9 +144,8 @@ def alone(of: Sequence[AnswersOfKind]) -> list[str]:
     """What was measured by one interface only, one text for each kind and interface."""
     by_interface: dict[tuple[str, str], dict[str, Mapping[str, Scalar]]] = {}
     for part in of:
-        kind = part.title.partition(",")[0]
         for rows in (rows for answer in part.answers if not answer.is_open for rows in answer.curves):
-            movements = by_interface.setdefault((kind, rows[0].fastest[0]), {})
+            movements = by_interface.setdefault((part.title.kind, rows[0].fastest[0]), {})
             movements.setdefault(point_key("", "", rows[0].conditions), rows[0].conditions)
     texts = []
     for (kind, interface), movements in by_interface.items():
@@ -146,9 +159,7 @@ def summary(fastest: Interfaces) -> str:
     """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size.
     Pairs with the same answer count once.
     """
-    if prediction := fastest.predicted:
-        return f"{caption(prediction)}: {of_prediction(_summary(fastest))}"
-    return _summary(fastest)
+    return headed(_summary(fastest), fastest.predicted)
 
 
 def _summary(fastest: Interfaces) -> str:
@@ -156,7 +167,7 @@ def _summary(fastest: Interfaces) -> str:
     chosen = [answer for answer in answers if answer.is_open]
     alone = len(answers) - len(chosen)
     if not chosen:
-        return "Each movement of data was measured by one interface only, so there is no choice to compare."
+        return "Each movement of data has one interface only, so there is no choice to compare."
     leaders = [_leaders(list(rows)) for _, rows in groupby(alike_rows(fastest.rows), key=lambda rows: rows[0].kind)]
     changing = {point_key(c.kind, c.measure, c.conditions) for c in fastest.crossovers}
     crossing = sum(any(_curve_key(rows) in changing for rows in answer.curves) for answer in chosen)
@@ -191,7 +202,7 @@ def _leaders(alike: Sequence[Sequence[MovementRow]]) -> str:
     won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
     if not compared:
         return ""
-    kind, cases = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "case")
+    kind, cases = TITLES[rows[0].kind, rows[0].measure].kind, count(len(compared), "case")
     if not won:
         return f"{kind}: no interface is clearly the fastest in any of {cases}."
     (first, most), *other_winners = won
@@ -231,18 +242,18 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
     return fastest
 
 
-def _text(movements: Sequence[Sequence[Segment]]) -> str:
-    """The answer for movements with the same segments."""
+def _text(movements: Sequence[Sequence[Segment]], done: str) -> str:
+    """The answer for movements with the same segments. done: 'measured' or 'predicted'."""
     last, chosen, single = len(movements[0]) - 1, list[str](), list[str]()
     for i, same in enumerate(zip(*movements, strict=True)):
-        text = f"{_who(same)} {_where(same[0], i == 0, i == last)}{_by_how_much(same)}"
+        text = f"{_who(same, done)} {_where(same[0], i == 0, i == last)}{_by_how_much(same)}"
         (single if same[0].verdict == "one interface" else chosen).append(text)
     return "; ".join(filter(None, [", ".join(chosen), ", ".join(single)]))
 
 
-def _who(same: Sequence[Segment]) -> str:
+def _who(same: Sequence[Segment], done: str) -> str:
     names = join_names(same[0].fastest, "or")
-    words = {"one interface": f"only {names} measured", "no interval": f"{names}, without intervals,"}
+    words = {"one interface": f"only {names} {done}", "no interval": f"{names}, without intervals,"}
     return words.get(same[0].verdict, names)
 
 
@@ -326,7 +337,7 @@ def _in_table(alike: Sequence[MovementRow], pairs: Collection[str]) -> list[str]
         for measured in row.measured:
             values.setdefault(measured.interface, []).append(measured.value)
     return [
-        TITLES[first.kind, first.measure],
+        str(TITLES[first.kind, first.measure]),
         ", ".join(filter(None, words.values())),
         format_size(first.size),
         join_names(first.fastest, "or"),

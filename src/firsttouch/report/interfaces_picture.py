@@ -10,7 +10,7 @@ from firsttouch.records.text import RATIO, compact, count, join_names
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec, marked
 from firsttouch.report.interface_answers import AnswersOfKind, InterfacesSection, ratio_text
-from firsttouch.report.movements import between_text, shared_and_own
+from firsttouch.report.movements import between_whom, shared_and_own
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import id_of
 from firsttouch.report.sentences import quantity_text
@@ -50,12 +50,11 @@ def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
         "": "Numbers are how many times as fast as the next interface it is.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
         "are missing (?).",
-        "pale": "Pale: no other interface was measured.",
+        "pale": "Pale: no other interface has a value.",
     }
     notes = [text for flag, text in meaning_of_flag.items() if any(cell["flag"] == flag for cell in cells)]
     notes += [f"{count(more, 'more movement')} below."] if more else []
-    kind = parts[0].title.partition(",")[0]
-    return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
+    return Drawing(f"{parts[0].title.kind}: the fastest interface by size", finish(chart, cells), notes=notes)
 
 
 def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
@@ -69,9 +68,9 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
     return [
         {
             "kind": "point",
-            "panel": part.title,
+            "panel": str(part.title),
             "x": format_size(row.size),
-            "y": ", ".join(movement.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
+            "y": ", ".join(movement.values()) or part.open[0].what or between_whom(dict(rows[0].conditions)),
             "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
             "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
@@ -120,8 +119,8 @@ def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str
             layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
             *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
         ],
-        "transform": [{"filter": {"field": "panel", "equal": part.title}}],
-        "title": {"text": part.title.partition(", ")[2], "anchor": "start", "fontSize": 11},
+        "transform": [{"filter": {"field": "panel", "equal": str(part.title)}}],
+        "title": {"text": part.title.measure, "anchor": "start", "fontSize": 11},
         "width": width * len(sizes),
         "height": ROW * len(down),
     }

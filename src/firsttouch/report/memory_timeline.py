@@ -43,8 +43,8 @@ def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingCont
         notes.append(f"The first {MOST_COLUMNS} of {len(shown)} are drawn.")
         shown = dict([*shown.items()][:MOST_COLUMNS])
     title = figure.title or "Memory in use over time"
-    if not any(course.interval for course in courses.values()):
-        title = title.partition(", in the last")[0]  # a prediction has no repetitions
+    if figure.repeated and any(course.interval for course in courses.values()):
+        title += ", in the last repetition"
     notes = [*_left_out(unseen), *notes, *points.flaws(chosen)]
     if not shown:
         rows = [[name, format_seconds(course.seconds)] for name, course in unseen.items()]

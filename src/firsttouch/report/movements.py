@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
@@ -12,10 +11,22 @@ from firsttouch.records.text import join_names, label, named
 
 BETWEEN = "between"
 """The condition in words that says between whom data move."""
-WITHIN = "within "
-"""How that condition begins if data stay in one device."""
 MOST_NAMED, MOST_VALUES = 3, 6
 """The most movements with the same answer that are named one by one, and the most values of a condition."""
+
+
+class Between(str):
+    """Between whom data move, in words. many: the words for so many of the kind, such as 'all {} pairs'. within: data
+    stay in one device.
+    """
+
+    many: str
+    within: bool
+
+    def __new__(cls, text: str, many: str, *, within: bool = False) -> Between:
+        made = super().__new__(cls, text)
+        made.many, made.within = many, within
+        return made
 
 
 def shared_and_own(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -31,7 +42,7 @@ def in_words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
     """The conditions in words: what moves, between whom, in which memory, and the others."""
     rest = dict(conditions)
     texts: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
-    texts[BETWEEN] = between_text(rest)
+    texts[BETWEEN] = between_whom(rest)
     sides = list(dict.fromkeys(str(rest.pop(name)) for name in ("source", "target", "allocator") if name in rest))
     if sides:
         texts["memory"] = f"{' to '.join(sides)} memory"
@@ -42,21 +53,26 @@ def in_words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
     return {n: text for n, text in texts.items() if text} | {n: named(n, v) for n, v in rest.items()}
 
 
-def between_text(rest: dict[str, Scalar]) -> str:
+def between_whom(rest: dict[str, Scalar]) -> Between:
     """Who has the data and who gets them, in words; takes these conditions out of `rest`."""
     device, node, direction = (rest.pop(name, None) for name in ("device", NODE, "direction"))
     if "from" in rest:
         source, target = str(rest.pop("from")), str(rest.pop("to", ""))
-        return f"{WITHIN}{source}" if source == target else f"{source} to {target}"
+        return _within(source) if source == target else Between(f"{source} to {target}", "all {} pairs")
     if PEER not in rest:
-        return f"on {device}"
+        return Between(text := f"on {device}", literal(text))
     acting, peer = str(device if node is None else node), str(rest.pop(PEER))
     if peer in (SELF, acting):
-        return f"{WITHIN}{acting}{_OWN.get(str(direction), '')}"
-    return _WAYS.get(str(direction), "{} to {}").format(acting, peer)
+        return _within(acting, _OWN.get(str(direction), ""))
+    way, many = _WAYS.get(str(direction), ("{} to {}", "all {} pairs"))
+    return Between(way.format(acting, peer), many)
 
 
-_WAYS = {"in": "{} from {}", "both": "{} and {} both ways"}
+def _within(device: str, direction: str = "") -> Between:
+    return Between(f"within {device}{direction}", f"within all {{}} devices{direction}", within=True)
+
+
+_WAYS = {"in": ("{} from {}", "all {} pairs, from the peer"), "both": ("{} and {} both ways", "all {} pairs both ways")}
 _OWN = {"in": " (in)", "out": " (out)", "both": " (both ways)"}
 
 
@@ -114,21 +130,8 @@ def by_way(texts: Iterable[str]) -> dict[str, list[str]]:
     """Pairs in words by what each has but its names: the words for how many of them."""
     ways: dict[str, list[str]] = {}
     for text in texts:
-        words = next((words for pattern, words in _MANY if re.fullmatch(pattern, text)), None)
-        ways.setdefault(words or literal(text), []).append(text)
+        ways.setdefault(text.many if isinstance(text, Between) else literal(text), []).append(text)
     return ways
-
-
-_MANY: Sequence[tuple[str, str]] = (
-    (r"\S+ to \S+", "all {} pairs"),
-    (r"\S+ from \S+", "all {} pairs, from the peer"),
-    (r"\S+ and \S+ both ways", "all {} pairs both ways"),
-    (r"within \S+", "within all {} devices"),
-    (r"within \S+ \(in\)", "within all {} devices (in)"),
-    (r"within \S+ \(out\)", "within all {} devices (out)"),
-    (r"within \S+ \(both ways\)", "within all {} devices (both ways)"),
-)
-"""What `between_text` writes, and the words for many of the kind."""
 
 
 def _some(texts: Sequence[str], most: int, comma: str = ", ") -> str:

@@ -15,7 +15,8 @@ from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.experiments.contract.base import Experiment
-from firsttouch.model.scope import NOT_MODELLED_ARE
+from firsttouch.model.scope import NOT_MODELLED
+from firsttouch.records.text import caption
 from firsttouch.report import redrawing
 from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw
@@ -44,7 +45,8 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     known_names = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
     template = environment().from_string(packaged("page.html.j2"))
-    return template.render(chapters=parts, wrong=wrong, known=known_names, not_modelled=NOT_MODELLED_ARE, **assets())
+    not_modelled = caption("; ".join(NOT_MODELLED))
+    return template.render(chapters=parts, wrong=wrong, known=known_names, not_modelled=not_modelled, **assets())
 
 
 def _draw(parts: Sequence[Chapter]) -> None:

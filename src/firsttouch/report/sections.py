@@ -16,8 +16,9 @@ from firsttouch.records.equal_places import measured_on
 from firsttouch.records.figures import Figure, Timeline
 from firsttouch.records.findings import Finding
 from firsttouch.records.plausibility import explain
-from firsttouch.records.predicted import predicted_for, said_once
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
+from firsttouch.records.statements import Statement, paragraph
 from firsttouch.records.statistics import measured, value, varying
 from firsttouch.records.text import condition, count, distinguishing_factors, label, percent, quantity
 from firsttouch.report.answers import AnsweredSection
@@ -64,7 +65,7 @@ class PageSection:
     devices: Sequence[str]
     device_title: str
     question: str
-    sentences: list[str]
+    statements: list[Statement]
     counted: str
     unit: str
     source: str
@@ -104,7 +105,7 @@ class PageSection:
 
     @property
     def answer(self) -> str:
-        return " ".join(said_once(self.sentences))
+        return " ".join(paragraph(self.statements))
 
     @property
     def device(self) -> str:
@@ -123,12 +124,12 @@ class PageSection:
     @property
     def brief(self) -> str:
         """The first sentences of the answer."""
-        kept = self.sentences[:1]
-        for sentence in self.sentences[1:]:
-            if len(" ".join([*kept, sentence])) > BRIEF:
+        kept = self.statements[:1]
+        for statement in self.statements[1:]:
+            if len(" ".join(map(str, [*kept, statement]))) > BRIEF:
                 break
-            kept.append(sentence)
-        return " ".join(said_once(kept))
+            kept.append(statement)
+        return " ".join(paragraph(kept))
 
     @property
     def more(self) -> str:
@@ -154,7 +155,7 @@ def section_of(
         devices=part.devices,
         device_title=", ".join(dict.fromkeys(info.title for info in infos if info.title)),
         question=shown.question,
-        sentences=part.answer.sentences,
+        statements=part.answer.statements,
         counted=shown.counted,
         unit=experiment.metric.unit if experiment else next((r.unit for r in records), ""),
         source=shown.source,

@@ -10,9 +10,10 @@ import msgspec
 
 from firsttouch.base.units import format_number, format_seconds, format_size, significant_digits
 from firsttouch.records.findings import Comparison, Condition, Finding, Quantity
-from firsttouch.records.predicted import MODEL, of_prediction, predicted_for
+from firsttouch.records.predicted import MODEL, predicted_for
 from firsttouch.records.reading import PointIdentity, identities
-from firsttouch.records.text import SECONDS, caption, join_names, label, named
+from firsttouch.records.statements import Statement
+from firsttouch.records.text import SECONDS, join_names, label, named
 
 WIDE = 0.1
 """If half the width of a value's interval is more than this fraction of the value, the sentence gives the interval."""
@@ -26,15 +27,24 @@ _AGENTS = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def sentences(findings: Iterable[Finding]) -> list[str]:
-    """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list. Those
-    about predictions say for which machine.
-    """
-    texts_of_all = []
+    """The statements of findings as text. Each of those about predictions says for which machine."""
+    return [str(statement) for statement in statements(findings)]
+
+
+def statements(findings: Iterable[Finding]) -> list[Statement]:
+    """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list."""
+    of_all = []
     for (_, head, prediction), group in groupby(findings, key=lambda f: (f.claim.id, _head(f), predicted(f))):
         texts = [_text(f) for f in group]
         whole = [f"{head} {'; '.join(texts)}"] if head else texts
-        texts_of_all += [f"{caption(f'{prediction}: {text}' if prediction else text)}." for text in whole]
-    return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in texts_of_all]
+        of_all += [Statement(_PLURAL_OF_ONE.sub(r"1 \1", f"{text}."), prediction) for text in whole]
+    return of_all
+
+
+def head_and_text(finding: Finding) -> tuple[str, str]:
+    """What a finding is about, without its colon, and what it says of that."""
+    head, text = (_PLURAL_OF_ONE.sub(r"1 \1", part) for part in (_head(finding), _text(finding)))
+    return head.removesuffix(":"), text
 
 
 def predicted(finding: Finding) -> str:
@@ -124,19 +134,14 @@ def _amount(value: float, q: Quantity, unit: str) -> str:
 def _head(finding: Finding) -> str:
     if not finding.claim.head:
         return ""
-    head = _words(finding, finding.claim.head).format_map(_fields(finding))
+    head = finding.claim.head.format_map(_fields(finding))
     text = head.removesuffix(":")
     return text + (f" ({stated})" if (stated := _stated(finding)) else "") + head[len(text) :]
 
 
 def _text(finding: Finding) -> str:
-    text = _words(finding, finding.claim.text).format_map(_fields(finding))
+    text = finding.claim.text.format_map(_fields(finding))
     return text if finding.claim.head or not finding.stated else f"{text}, with {_stated(finding)}"
-
-
-def _words(finding: Finding, template: str) -> str:
-    """The words of a claim; about predictions nothing is said to be measured."""
-    return of_prediction(template) if predicted(finding) else template
 
 
 def _stated(finding: Finding) -> str:
@@ -149,6 +154,7 @@ def _fields(finding: Finding) -> dict[str, str]:
     fields = {name: _condition(name, v) for name, v in finding.conditions.items()}
     fields |= {name: quantity_text(q) for name, q in finding.details.items()}
     fields |= {f"{name}_and_interval": quantity_text(q, interval=True) for name, q in finding.details.items()}
+    fields["measured"] = "predicted" if predicted(finding) else "measured"
     value = finding.value
     fields["value"] = value if isinstance(value, str) else quantity_text(value, interval=True)
     if comparison := finding.comparison:

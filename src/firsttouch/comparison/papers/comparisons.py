@@ -127,8 +127,8 @@ def _is_complete(test: Check, record: Record) -> bool:
 
 def _missing_events(test: Check, *records: Record) -> str:
     """What is missing from the counters of records, to follow what is compared."""
-    sentences = [f"{r.factors.get('strategy', '')}: {unseen.in_words(r)}" for r in records if not _is_complete(test, r)]
-    return "".join(f"; {words.removeprefix(': ')}" for words in sentences)
+    missing = [(r.factors.get("strategy"), unseen.in_words(r)) for r in records if not _is_complete(test, r)]
+    return "".join(f"; {strategy}: {words}" if strategy else f"; {words}" for strategy, words in missing)
 
 
 def _deviation(record: Record, counter: str) -> float | None:

@@ -31,11 +31,12 @@ from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
 from firsttouch.records.papers.files import FactorValues
 from firsttouch.records.papers.rows import APPLICATIONS, all_rows
-from firsttouch.records.predicted import of_prediction, predicted_for
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
+from firsttouch.records.statements import headed
 from firsttouch.records.statistics import measured
-from firsttouch.records.text import caption, count, named
+from firsttouch.records.text import count, named
 
 MOST_LISTED = 20
 """The most comparisons of each kind that a verdict lists."""
@@ -69,7 +70,7 @@ class Verdict(Struct, kw_only=True):
     @property
     def bare_why(self) -> str:
         """The sentence without what marks it as that of a prediction."""
-        return self.why.removeprefix(f"{caption(self.predicted)}: ") if self.predicted else self.why
+        return self.why.removeprefix(headed("", self.predicted))
 
 
 class Claims(Output, frozen=True, kw_only=True, tag="firsttouch-claims/1"):
@@ -95,16 +96,12 @@ def claims(directories: Sequence[Path]) -> Claims:
 
 def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> Claims:
     """As `claims`, of results that are loaded. tested: all claims if None."""
-    run = _ClaimTests(results)
+    prediction = predicted_for(device.name for device in results.machine.devices)
+    run = _ClaimTests(results, prediction)
     verdicts = [run.verdict(claim) for claim in (all_claims() if tested is None else tested)]
-    if prediction := predicted_for(device.name for device in results.machine.devices):
-        verdicts = [_mark_predicted(verdict, prediction) for verdict in verdicts]
-    return Claims(summary=_summary(verdicts, prediction), claims=verdicts)
-
-
-def _mark_predicted(verdict: Verdict, prediction: str) -> Verdict:
-    """A verdict on predictions, which says so in its sentence."""
-    return replace(verdict, why=f"{caption(prediction)}: {of_prediction(verdict.why)}", predicted=prediction)
+    if prediction:
+        verdicts = [replace(v, why=headed(v.why, prediction), predicted=prediction) for v in verdicts]
+    return Claims(summary=headed(_summary(verdicts), prediction), claims=verdicts)
 
 
 _VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
@@ -112,16 +109,11 @@ _VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
 )  # fmt: skip
 
 
-def _summary(verdicts: Sequence[Verdict], predicted: str = "") -> str:
-    text = _summary_here(verdicts)
-    return f"{caption(predicted)}: {text[:1].lower()}{text[1:]}" if predicted else text
-
-
-def _summary_here(verdicts: Sequence[Verdict]) -> str:
+def _summary(verdicts: Sequence[Verdict]) -> str:
     numbers = Counter(verdict.verdict for verdict in verdicts)
     hold, do, show = (verb if numbers[verdict] != 1 else of_one for verdict, verb, of_one in _VERBS)
     return (
-        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} {hold} here, "
+        f"of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} {hold} here, "
         f"{numbers['does not hold']} {do} not, {numbers['no clear difference']} {show} no clear difference, "
         f"{numbers['not testable']} can't be tested with these results."
     )
@@ -176,10 +168,10 @@ class _NotTestable(Exception):
 
 
 class _ClaimTests:
-    """A run's records by experiment, and its devices."""
+    """A run's records by experiment, and its devices. predicted: 'predicted for gh200' or ''."""
 
-    def __init__(self, results: Results) -> None:
-        self.machine = results.machine
+    def __init__(self, results: Results, predicted: str) -> None:
+        self.machine, self.done = results.machine, "predicted" if predicted else "measured"
         devices = [device for device in self.machine.devices if device.available]
         self.gpus = [d for d in devices if d.role == "gpu"]
         hosts = [d for d in devices if d.role == "host"]
@@ -232,11 +224,11 @@ class _ClaimTests:
             reasons = filter(None, (self._why_not(test, side, device) for side in lacking))
             if reason := next(reasons, ""):
                 raise _NotTestable(reason)
-            raise _NotTestable("not measured in this run", self.command(claim, device))
+            raise _NotTestable(f"not {self.done} in this run", self.command(claim, device))
         comparisons = list(compared(test, points))
         if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
-            raise _NotTestable(_why_nothing(test, selected), self.command(claim, device))
+            raise _NotTestable(_why_nothing(test, selected, self.done), self.command(claim, device))
         asked_applications = test.where.get("app")
         applications = {c.points[0].factors.get("app") for c in comparisons}
         if isinstance(asked_applications, list) and 2 * len(applications) < len(asked_applications):
@@ -286,13 +278,13 @@ def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[R
     return groups
 
 
-def _why_nothing(test: Check, points: Sequence[Record]) -> str:
-    """Why points that were measured do not test a claim."""
+def _why_nothing(test: Check, points: Sequence[Record], done: str) -> str:
+    """Why points do not test a claim. done: 'measured' or 'predicted'."""
     if not any(record.counters.keys() >= set(test.counters) for record in points):
-        return f"not measured in this run: the points have no {test.metric}"
+        return f"not {done} in this run: the points have no {test.metric}"
     if not test.exact and not all(map(has_repetitions, points)):
-        return "each point was measured once, so that a difference may be chance"
-    return "not measured in this run: no two of its points differ in this alone"
+        return f"each point was {done} once, so that a difference may be chance"
+    return "no two points of this run differ in this alone"
 
 
 def _lacking_runs(sides: Sequence[PointSelection], points: Sequence[Record]) -> str:

@@ -97,12 +97,12 @@ def compare_equals(
     if n == 1:
         if held := measured_on(rows):
             return Comparing(literal(held), {}, {})
-        only = f", the one {noun} measured of {every}" if lacking else ""
+        only = f", the one {noun} {{measured}} of {every}" if lacking else ""
         return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
     worst, best = _worst_and_best(rows)
     details = {f"{prefix}worst": quantity(worst), f"{prefix}best": quantity(best)}
     names = {f"{prefix}worst_name": name(worst), f"{prefix}best_name": name(best)}
-    measured = f"{n} measured {noun}s of {every} (not {literal(some(lacking))})" if lacking else f"{n} {noun}s"
+    measured = f"{n} {{measured}} {noun}s of {every} (not {literal(some(lacking))})" if lacking else f"{n} {noun}s"
     if not are_alike_but_few(found):
         first, last = (f"{{{prefix}{end}}} for {{{prefix}{end}_name}}" for end in ("worst", "best"))
         return Comparing(f"{measured}, from {first} to {last}", details, names)

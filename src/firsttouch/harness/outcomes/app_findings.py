@@ -49,7 +49,7 @@ ONLY_EVENTS = Claim(
     "app.only_events", "all runs recorded events, which takes time, so none is compared", names=(EVERY,)
 )
 ONCE = Claim("app.once", "each point was run once, so small differences may be chance", names=(EVERY,))
-ONLY = Claim("app.only", "only {strategy} was measured: a run takes {value}", names=_KINDS)
+ONLY = Claim("app.only", "only {strategy} was {measured}: a run takes {value}", names=_KINDS)
 _FASTEST = "app.fastest"
 _IS_FASTEST = "the fastest strategy is {strategy}, at {value}"
 _AGAINST = ", {ratio} times {other_strategy}'s {other_value}"
@@ -77,7 +77,7 @@ NOT_COMPARED = Claim(
     "not compared with {baseline}, under which they have no correct run: {applications}",
     names=(EVERY,),
 )
-ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:", _KINDS)
+ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was {measured}:", _KINDS)
 _RUN = "{value} for a run of {app}"
 RUN = Claim("app.run", _RUN, "{strategy}:", _KINDS)
 RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:", _KINDS)
@@ -287,10 +287,10 @@ def _mean_finding(name: str, rows: Sequence[Record], everything: Sequence[Record
 
 
 def _describe_cases(rows: Sequence[Record], everything: Sequence[Record]) -> str:
-    """Which of all applications, or measured cases of them, records are of: '3 applications without bfs'."""
+    """Which of all applications, or cases of them, records are of: '3 applications without bfs'."""
     apps, cases = {application(r) for r in everything}, {setting(r) for r in everything}
     missing = sorted(apps - {application(r) for r in rows})
-    text = f"{len(rows)} of {len(cases)} measured cases" if len(rows) < len(cases) else f"{len(rows)} measured cases"
+    text = f"{len(rows)} of {len(cases)} cases" if len(rows) < len(cases) else f"{len(rows)} cases"
     if len(cases) == len(apps):
         text = count(len(rows), "application")
     text += f" without {join_names(missing[:MOST_MISSING])}" if missing else ""

@@ -26,7 +26,8 @@ def with_terms(records: Iterable[Record]) -> list[Record]:
     sums = Counter[str]()
     for record in all_records:
         for term in record.terms:
-            sums[term.what] += int(term.ms * 1e6)
+            if term.ms > 0:
+                sums[term.what] += int(term.ms * 1e6)
     named = {term_name for term_name, _ in sums.most_common(MOST if len(sums) > MOST + 1 else None)}
     return [
         structs.replace(r, counters={**r.counters, **_term_counters(r, named)}) if r.terms else r for r in all_records

@@ -106,7 +106,7 @@ SUMS = Stack(
     title="Durations of faults and transfers in the whole run, added up, as nvprof sums them",
 )  # fmt: skip
 COURSE = Timeline(by="strategy", title="Bytes moved by the driver over time, in the last repetition")
-MEMORY = MemoryTimeline(by="strategy", title="Memory in use over time, in the last repetition")
+MEMORY = MemoryTimeline(by="strategy", repeated=True)
 ITERATIONS = Line(
     x="series", y="value", series=ITERATION_TIME, colour="strategy", order=tuple(STRATEGIES),
     log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
