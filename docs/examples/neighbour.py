@@ -9,6 +9,7 @@ from firsttouch.api import (
     Measurement,
     Metric,
     MiB,
+    Planning,
     buffer_fact,
     finding,
     main_allocator,
@@ -28,7 +29,7 @@ class Neighbour(Experiment):
     counted = "Every byte copied counts once. The device queues the copies and times them on its own clock."
     source = "an example"
     figures = (Line(x="size", colour="peer", dash="device", facet="direction", log_x=True, y_title="bandwidth"),)
-    share = 0.5
+    planning = Planning(share=0.5)
     across_devices = True  # the report has one section for all devices
 
     def supports(self, device):

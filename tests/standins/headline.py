@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
+from firsttouch.api import Experiment, Factor, Measurement, Metric, Planning, Point, Session
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.findings import Finding
 from firsttouch.records.schema import DeviceInfo, Record
@@ -18,7 +18,7 @@ class OfEach(Experiment):
     counted = "A made-up rate."
     source = "none"
     figures = ()
-    on_each = ({"n": 1},)
+    planning = Planning(on_each=({"n": 1},))
 
     def supports(self, device: DeviceInfo) -> str | None:
         return None if device.role == "gpu" else "it is no GPU"

@@ -281,7 +281,7 @@ class ExperimentOnDevice:
             preset=request.preset,
             seed=request.seed,
             tolerance=BUDGETS[self.preset].tolerance,
-            setup=self.experiment.setup if self.device.modelled is None else 0.0,
+            setup=self.experiment.planning.setup if self.device.modelled is None else 0.0,
             **how,
         )
 

@@ -107,7 +107,7 @@ def make_plan(
     alike = Sisters.of(d for d in selected if d.role == "gpu" and not request.every_device)
     pairs = _link_sisters(pairs, alike)
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
-    plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))
+    plan = _points(pairs, request, devices, sharing, sum(e.planning.share for e in experiments.values()))
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
         stated = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
         reasons = dict.fromkeys(stated) or [f"no device or no {facts.noun} is available"]
@@ -152,7 +152,7 @@ def _points(
         if request.events:
             pair.environment = {events.VARIABLE: "1"}
         kind, time_class = pair.device.kind, pair.device.capabilities.time_class
-        total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.share / shares
+        total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.planning.share / shares
         points = pair.plan(request, {device.name: device for device in devices})
         seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
         seconds = of_first.setdefault((pair.name, pair.sisters.first(pair.device.name)), seconds)

@@ -91,10 +91,10 @@ def _link_key(peer: Peer) -> _Link:
 
 def values_on_each(factor: Factor, experiment: Experiment) -> list[Scalar]:
     """The values of a factor with which a point may be measured on each of several equal devices."""
-    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.on_each]
+    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.planning.on_each]
     return [value for value in factor.values if any(holds(condition, value) for condition in conditions)]
 
 
 def on_each(candidate: Candidate) -> bool:
     """Whether a point is measured on each of several equal devices."""
-    return any(meets(candidate, conditions) for conditions in candidate.experiment.on_each)
+    return any(meets(candidate, conditions) for conditions in candidate.experiment.planning.on_each)

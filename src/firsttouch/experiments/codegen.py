@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, ReportSection
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
@@ -226,9 +226,11 @@ class Codegen(Experiment):
         Table(titles={"median": "instructions"},
               columns=("operation", "made", "instruction", "read_from", "median")),
     )  # fmt: skip
-    share = 0.1
-    setup = 0.45
-    switches_of = ()
+    planning = Planning(
+        share=0.1,
+        setup=0.45,
+        switches_of=(),
+    )
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         return [Factor("operation", OPERATIONS, doc="what the code does")]

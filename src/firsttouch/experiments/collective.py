@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, RankRules
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point, RankRules
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
@@ -144,29 +144,31 @@ class Collective(Experiment):
         Line(x="size", y="bus_gbs", colour=INTERFACE, dash=RANKS, facet=OPERATION, log_x=True, log_y=True,
              x_title="larger buffer of a rank", y_title="bus bandwidth, GB/s", title="Bus bandwidth, back to back"),
     )  # fmt: skip
-    share = 0.3
-    setup = 0.2
     ranks = RankRules(
         places=lambda factors, device: dealt_out(device, factors.count(RANKS)),
         least=1,
         takes_mpi=lambda factors: factors[INTERFACE] != XCCL,
         in_one_process=_in_one_process,
     )
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out(
-            "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
+    planning = Planning(
+        share=0.3,
+        setup=0.2,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out(
+                "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
+            ),
+            leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
+            leave_out(
+                "what passes through host memory is measured up to 16 MiB in a quick run",
+                QUICK,
+                interface=MPI_STAGED,
+                size=Above(16 * MiB),
+            ),
+            leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
         ),
-        leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
-        leave_out(
-            "what passes through host memory is measured up to 16 MiB in a quick run",
-            QUICK,
-            interface=MPI_STAGED,
-            size=Above(16 * MiB),
-        ),
-        leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
+        properties={"main": _is_main, "in_one_process": _is_in_one_process},
     )
-    properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
 
     def optional(self) -> Sequence[Factor]:
         return [_processes([EACH])]

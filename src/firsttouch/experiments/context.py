@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from firsttouch.base.processes import python_module
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, WorkerRules
 from firsttouch.experiments.contract.presets import QUICK, leave_out
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry
@@ -109,14 +109,15 @@ class StartUp(Experiment):
         called="start-up", factors={"phase": PHASES}, counters=(CounterEntry(name="processes", unit=""),)
     )
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
-    share = 1.0
-    setup = 1.0
-    switches_of = ()
     worker = WorkerRules(opens_device=False)  # a worker that holds the device open would change the times
 
-    rules = (
-        leave_out("compiling for the host's processor is left to longer presets",
-                  QUICK, runs_on="processor", phase="compile-cold"),
+    planning = Planning(
+        setup=1.0,
+        switches_of=(),
+        rules=(
+            leave_out("compiling for the host's processor is left to longer presets",
+                      QUICK, runs_on="processor", phase="compile-cold"),
+        ),
     )  # fmt: skip
 
     def supports(self, device: DeviceInfo) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
-from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take
+from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take, varied_from
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.migration import measured_allocators
 from firsttouch.machine.allocators.properties import (
@@ -120,31 +120,32 @@ class Turns(Experiment):
              y_title="time per turn, us", where={"method": "shared", "operation": "read", "advice": "none"},
              title="Time of a turn over the gap between turns"),
     )  # fmt: skip
-    share = 0.5
-    setup = 0.1
-    switches_of = ("memory", "copies")
 
-    rules = (
-        take("the base point is always measured", varied=NOTHING),
-        take("kernels alone are measured at the base point", varied=WITH_METHOD, method=ALONE),
-        take("each method is measured", QUICK, varied=({"method"}, WITH_METHOD), common=True),
-        take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
-        take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
-        take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
-        take("each memory is measured with atomics", varied={"kernel", "allocator"}, kernel="atomic", common=True),
-        take("kernels with atomics are measured with gaps", QUICK,
-             varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
-        take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
-        take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
-        take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
-        take("few turns are measured with gaps", THOROUGH, varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
-        take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
-        take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
-        leave_out("the preset varies one condition at a time, and two where they belong together"),
+    planning = Planning(
+        share=0.5,
+        setup=0.1,
+        switches_of=("memory", "copies"),
+        rules=(
+            take("the base point is always measured", varied=NOTHING),
+            take("kernels alone are measured at the base point", varied=WITH_METHOD, method=ALONE),
+            take("each method is measured", QUICK, varied=({"method"}, WITH_METHOD), common=True),
+            take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
+            take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
+            take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
+            take("each memory is measured with atomics", varied={"kernel", "allocator"}, kernel="atomic", common=True),
+            take("kernels with atomics are measured with gaps", QUICK,
+                 varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
+            take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
+            take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
+            take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
+            take("few turns are measured with gaps", THOROUGH,
+                 varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
+            take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
+            take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
+            leave_out("the preset varies one condition at a time, and two where they belong together"),
+        ),
+        properties={"varied": varied_from(lambda device: {"allocator": shared_or_main_allocator(device), **BASE})},
     )  # fmt: skip
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"allocator": shared_or_main_allocator(device), **BASE}
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the CPU alone has nobody to take turns with" if not device.capabilities.runs_kernels else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
@@ -15,13 +15,25 @@ from firsttouch.experiments.contract.base import (
     Experiment,
     Factor,
     Measurement,
+    Planning,
     Point,
     ReportSection,
 )
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, THOROUGH, Count, Not, leave_out, take, take_only
+from firsttouch.experiments.contract.presets import (
+    FULL,
+    QUICK,
+    SHORT,
+    THOROUGH,
+    Count,
+    Not,
+    leave_out,
+    take,
+    take_only,
+    varied_from,
+)
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.machine.allocators.properties import (
@@ -258,61 +270,62 @@ class Migration(Experiment):
         *_EVENTS,
     )  # fmt: skip
     """The question and the figures of points with ballast."""
-    share = 1.0
-    switches_of = ("memory", "copies")
 
     counting = CountingRules(why_not=lambda factors: COUNTED_ELSEWHERE if factors["events"] == "on" else "")
 
-    rules = (
-        leave_out("on the host's processor no page moves, so atomics make no difference",
-                  runs_on="processor", role="shared", variant="coherence", coherent=True),
-        take_only("what cannot be measured is recorded once", of={"skipped": True},
-                  varied={"allocator"}, events="off", least=True),
-        # A store to a duplicated page ends the copy: a pass over 64 MiB takes half a second on an H200.
-        leave_out("updates of duplicated pages take too long for this preset",
-                  SHORT, advice=DUPLICATING, operation="update"),
-        leave_out("events are recorded at the smallest size only", least=False, events="on"),
-        leave_out("larger sizes are measured at the base point only",
-                  SHORT, least=False, varied=Not(NOTHING), copied=False),
-        # If the driver moves nothing, its refusal is recorded, once for each kind of request.
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "events": "on"}, varied=NOTHING),
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "advice": Not("none")},
-                  varied={"advice"}, advice=SINGLE_ADVICE[0]),
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "prefetch": Not("none")},
-                  varied={"prefetch"}, prefetch="whole"),
-        take("events are recorded after a prefetch", QUICK, events="on", varied={"prefetch"}, prefetch="whole"),
-        take_only("events are recorded at the base point and for touches in order",
-                  QUICK, of={"events": "on"}, varied=(NOTHING, IN_ORDER)),
-        take_only("events are recorded in managed memory with one condition varied", THOROUGH, of={"events": "on"},
-                  varied=(NOTHING, IN_ORDER, *({name} for name in BASE))),
-        take("the base point is always measured", varied=NOTHING),
-        take("sparse touches in order are always measured", varied=IN_ORDER),
-        take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, role="shared"),
-        take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
-        take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
-        take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
-        take("conditions are varied one at a time", QUICK, varied={"prefetch"},
-             prefetch=("whole", "iteration", "back")),
-        take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
-        take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
-        take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"}, advice="read-mostly"),
-        take("each advice is measured with reads", THOROUGH, varied={"advice", "operation"}),
-        take("each advice is measured with data that start on the GPU",
-             THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE_ADVICE),
-        take("the full preset varies two conditions at a time", FULL, least=True, varied=Count(2, uncounted={"order"})),
-        leave_out("the preset varies one condition at a time, and two where they belong together"),
+    planning = Planning(
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("on the host's processor no page moves, so atomics make no difference",
+                      runs_on="processor", role="shared", variant="coherence", coherent=True),
+            take_only("what cannot be measured is recorded once", of={"skipped": True},
+                      varied={"allocator"}, events="off", least=True),
+            # A store to a duplicated page ends the copy: a pass over 64 MiB takes half a second on an H200.
+            leave_out("updates of duplicated pages take too long for this preset",
+                      SHORT, advice=DUPLICATING, operation="update"),
+            leave_out("events are recorded at the smallest size only", least=False, events="on"),
+            leave_out("larger sizes are measured at the base point only",
+                      SHORT, least=False, varied=Not(NOTHING), copied=False),
+            # If the driver moves nothing, its refusal is recorded, once for each kind of request.
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "events": "on"}, varied=NOTHING),
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "advice": Not("none")},
+                      varied={"advice"}, advice=SINGLE_ADVICE[0]),
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "prefetch": Not("none")},
+                      varied={"prefetch"}, prefetch="whole"),
+            take("events are recorded after a prefetch", QUICK, events="on", varied={"prefetch"}, prefetch="whole"),
+            take_only("events are recorded at the base point and for touches in order",
+                      QUICK, of={"events": "on"}, varied=(NOTHING, IN_ORDER)),
+            take_only("events are recorded in managed memory with one condition varied", THOROUGH, of={"events": "on"},
+                      varied=(NOTHING, IN_ORDER, *({name} for name in BASE))),
+            take("the base point is always measured", varied=NOTHING),
+            take("sparse touches in order are always measured", varied=IN_ORDER),
+            take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, role="shared"),
+            take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
+            take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
+            take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
+            take("conditions are varied one at a time", QUICK, varied={"prefetch"},
+                 prefetch=("whole", "iteration", "back")),
+            take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
+            take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
+            take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"},
+                 advice="read-mostly"),
+            take("each advice is measured with reads", THOROUGH, varied={"advice", "operation"}),
+            take("each advice is measured with data that start on the GPU",
+                 THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE_ADVICE),
+            take("the full preset varies two conditions at a time", FULL, least=True,
+                 varied=Count(2, uncounted={"order"})),
+            leave_out("the preset varies one condition at a time, and two where they belong together"),
+        ),
+        properties={
+            "least": _is_smallest_size,
+            "copied": lambda candidate: _is_copied(candidate.device, candidate.factors.text("allocator")),
+            "pages_move": lambda candidate: _has_migrating_memory(candidate.device),
+            "varied": varied_from(base_point),
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "least": _is_smallest_size,
-        "copied": lambda candidate: _is_copied(candidate.device, candidate.factors.text("allocator")),
-        "pages_move": lambda candidate: _has_migrating_memory(candidate.device),
-    }
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return base_point(device)
 
     def supports(self, device: DeviceInfo) -> str | None:
         return "the CPU alone has no other side to migrate to" if not device.capabilities.runs_kernels else None

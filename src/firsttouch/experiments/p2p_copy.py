@@ -141,19 +141,23 @@ class P2pCopy(PairExperiment):
         Line(x="size", y="latency_us", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True,
              x_title="bytes copied", y_title="one copy alone, us", title="Time of one copy alone"),
     )  # fmt: skip
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out("copies by kernels and by the CPU do not depend on sdma",
-                  engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
-        leave_out("the CPU touches memory of devices first from the preset standard on",
-                  QUICK, runs_kernels=True, main=True, first_touch="cpu"),
-        leave_out("copies between memory of two kinds are measured if --set names them",
-                  runs_kernels=True, mixed=True),
-        *PairExperiment.rules,
-        leave_out("other allocators than the main one are measured one way", STANDARD, main=False, direction=Not(OUT)),
+    planning = replace(
+        PairExperiment.planning,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("copies by kernels and by the CPU do not depend on sdma",
+                      engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+            leave_out("the CPU touches memory of devices first from the preset standard on",
+                      QUICK, runs_kernels=True, main=True, first_touch="cpu"),
+            leave_out("copies between memory of two kinds are measured if --set names them",
+                      runs_kernels=True, mixed=True),
+            *PairExperiment.planning.rules,
+            leave_out("other allocators than the main one are measured one way", STANDARD, main=False,
+                      direction=Not(OUT)),
+        ),
+        on_each=({"engine": COPY_ENGINE, "direction": (OUT, BOTH), PEER: Not(SELF), "main": True, "largest": True},),
+        properties={**PairExperiment.planning.properties, "main": is_main_pair, "mixed": is_mixed_pair},
     )  # fmt: skip
-    on_each = ({"engine": COPY_ENGINE, "direction": (OUT, BOTH), PEER: Not(SELF), "main": True, "largest": True},)
-    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.role != "gpu"

@@ -111,15 +111,18 @@ class P2pMessage(PairExperiment):
         Line(x="size", y="latency_us", colour="interface", dash=BETWEEN, facet=OWNER, log_x=True, log_y=True,
              x_title="one message", y_title="one message alone, us", title="Time of one message alone"),
     )  # fmt: skip
-    share = 0.3
-    setup = 0.25
     ranks = RankRules(places=_places, least=1, takes_mpi=lambda factors: factors[INTERFACE] != XCCL)
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
-        *(rule for rule in PairExperiment.rules if not rule.strict),
+    planning = replace(
+        PairExperiment.planning,
+        share=0.3,
+        setup=0.25,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
+            *(rule for rule in PairExperiment.planning.rules if not rule.strict),
+        ),
+        properties={**PairExperiment.planning.properties, "main": is_main_pair, "mixed": is_mixed_pair},
     )
-    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.role != "gpu"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -145,41 +145,48 @@ class Transfer(Experiment):
              log_x=True, log_y=True, x_title="bytes copied", y_title="one copy alone, us",
              title="Time of one copy alone"),
     )  # fmt: skip
-    share = 3.0
-    switches_of = ("memory", "copies")
 
-    rules = (
-        leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
-        leave_out("copies by kernels and by the CPU do not depend on sdma",
-                  engine=Not("copy-engine"), sdma_as_here=False, chosen=Not(Contains("sdma"))),
-        leave_out("split and pipelined transfers are measured with page-locked memory only",
-                  streams=Not(1), page_locked=False),
-        leave_out("split and pipelined transfers are measured with page-locked memory only",
-                  chunk=Not(0), page_locked=False),
-        leave_out("split and pipelined transfers are measured from 16 MiB on", streams=Not(1), size=Below(16 * MiB)),
-        leave_out("split and pipelined transfers are measured from 16 MiB on", chunk=Not(0), size=Below(16 * MiB)),
-        leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
-                  engine="cpu"),
-        leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor", size=Above(64 * MiB)),
-        # Of plain host memory 256 MiB may be in the processor's caches. Other memory shows the same as with 256 MiB.
-        leave_out("copies of 1 GiB and more are measured with page-locked and plain host memory only",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, plain_host=False),
-        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, common=False),
-        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, engine=Not("copy-engine")),
-        leave_out("copies of 1 GiB and more are neither split nor pipelined",
-                  SHORT, size=Not(Below(GiB)), streams=Not(1)),
-        leave_out("copies of 1 GiB and more are neither split nor pipelined",
-                  SHORT, size=Not(Below(GiB)), chunk=Not(0)),
-        take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
-        leave_out("plain host memory is measured with one page size",
-                  QUICK, runs_kernels=True, plain_host=True, common=False),
-        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
-                  QUICK, runs_on="processor", common=False),
+    planning = Planning(
+        share=3.0,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
+            leave_out("copies by kernels and by the CPU do not depend on sdma",
+                      engine=Not("copy-engine"), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+            leave_out("split and pipelined transfers are measured with page-locked memory only",
+                      streams=Not(1), page_locked=False),
+            leave_out("split and pipelined transfers are measured with page-locked memory only",
+                      chunk=Not(0), page_locked=False),
+            leave_out("split and pipelined transfers are measured from 16 MiB on", streams=Not(1),
+                      size=Below(16 * MiB)),
+            leave_out("split and pipelined transfers are measured from 16 MiB on", chunk=Not(0), size=Below(16 * MiB)),
+            leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
+                      engine="cpu"),
+            leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor",
+                      size=Above(64 * MiB)),
+            # Of plain host memory 256 MiB may be in the processor's caches. Other memory shows the same as with
+            # 256 MiB.
+            leave_out("copies of 1 GiB and more are measured with page-locked and plain host memory only",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, plain_host=False),
+            leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, common=False),
+            leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, engine=Not("copy-engine")),
+            leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                      SHORT, size=Not(Below(GiB)), streams=Not(1)),
+            leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                      SHORT, size=Not(Below(GiB)), chunk=Not(0)),
+            take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
+            leave_out("plain host memory is measured with one page size",
+                      QUICK, runs_kernels=True, plain_host=True, common=False),
+            leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                      QUICK, runs_on="processor", common=False),
+        ),
+        on_each=(
+            {"direction": ("h2d", "d2h"), "engine": "copy-engine", **_WHOLE, "page_locked": True, "largest": True},
+        ),
+        properties={"page_locked": _is_page_locked},
     )  # fmt: skip
-    on_each = ({"direction": ("h2d", "d2h"), "engine": "copy-engine", **_WHOLE, "page_locked": True, "largest": True},)
-    properties: ClassVar = {"page_locked": _is_page_locked}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu, alone = device.capabilities.on_host_processor, not device.capabilities.runs_kernels

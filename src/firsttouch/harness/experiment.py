@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from firsttouch.experiments.contract.base import (
     Experiment,
     Factor,
     Measurement,
+    Planning,
     Point,
     ReportSection,
     WorkerRules,
@@ -135,7 +136,7 @@ class Applications(Experiment):
     source = report.SOURCE
     figures = report.FIGURES
     codebook = CODEBOOK
-    switches_of = ("memory", "copies")
+    planning = Planning(switches_of=("memory", "copies"))
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
         self.known = known or {}
@@ -158,7 +159,7 @@ class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
     worker = WorkerRules(fresh=True)
-    setup = None
+    planning = replace(Applications.planning, setup=None)
 
     def __init__(self, app: type[App], requested: Mapping[str, Sequence[Scalar]] | None = None) -> None:
         super().__init__({app.name: app})

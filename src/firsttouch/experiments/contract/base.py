@@ -276,6 +276,34 @@ class CountingRules:
     why_not: Callable[[Factors], str] = lambda factors: ""
 
 
+@dataclass(frozen=True, eq=False)
+class Planning:
+    """Which combinations of its factors an experiment measures, and in what time.
+
+    Attributes:
+        share: its weight in a preset's time.
+        setup: seconds that one of its points takes besides sampling, for the planned time of a run; None if they are
+            unknown.
+        switches_of: which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its
+            copies. Every experiment that measures what they change has them, so that no two records with different
+            values look alike.
+        rules: which points the presets leave out (presets.py). If the rules leave out every point of a value that --set
+            names, it is measured under the conditions under which the preset measures other values of that factor; if
+            there are none, in all combinations, except those that a strict rule excludes.
+        on_each: which points ask about each single device, or each single pair of devices, not about their model: those
+            that meet all conditions of one of these sets, with conditions as rules have them. A call that names nothing
+            measures them on each of several equal devices or pairs, and all others on one of them for all.
+        properties: properties of points that the rules use, in addition to factors and to the properties in presets.py.
+    """
+
+    share: float = 1.0
+    setup: float | None = 0.04
+    switches_of: Sequence[Part] = ("memory",)
+    rules: Sequence[PresetRule] = ()
+    on_each: Sequence[Mapping[str, RuleCondition]] = ()
+    properties: Mapping[str, Property] = field(default_factory=dict)
+
+
 class Experiment:
     """A question with factors, a metric and a figure."""
 
@@ -294,11 +322,8 @@ class Experiment:
     """What readers of its records need to know of factors, counters and limits, and which are prices. An experiment
     whose codebook has factors has no others, and no other words as their values.
     """
-    share: ClassVar[float] = 1.0
-    """Weight of this experiment in a preset's time."""
-    setup: ClassVar[float | None] = 0.04
-    """Seconds that one of its points takes besides sampling, for the planned time of a run; None if they are unknown.
-    """
+    planning: Planning = Planning()
+    """Which combinations of its factors are measured, and in what time."""
     worker: WorkerRules = WorkerRules()
     """In which process its points are measured."""
     counting: CountingRules | str = "the vendor's counters are not offered for this experiment"
@@ -307,21 +332,6 @@ class Experiment:
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
     """
-    rules: ClassVar[Sequence[PresetRule]] = ()
-    """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
-    it is measured under the conditions under which the preset measures other values of that factor; if there are none,
-    in all combinations, except those that a strict rule excludes.
-    """
-    on_each: ClassVar[Sequence[Mapping[str, RuleCondition]]] = ()
-    """Which of its points ask about each single device, or each single pair of devices, not about their model: those
-    that meet all conditions of one of these sets, with conditions as rules have them. A call that names nothing
-    measures them on each of several equal devices or pairs, and all others on one of them for all.
-    """
-    properties: ClassVar[Mapping[str, Property]] = {}
-    """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
-    switches_of: ClassVar[Sequence[Part]] = ("memory",)
-    """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
-    experiment that measures what they change has them, so that no two records with different values look alike."""
     ranks: RankRules | None = None
     """How several processes carry out a point together; None: one carries it out."""
 
@@ -348,10 +358,6 @@ class Experiment:
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         """Returns why this combination can't be measured here (it is recorded as skipped), or None."""
         return None
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        """Returns the values around which conditions are varied one at a time, for the property `varied` of rules."""
-        return {}
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         """Returns why the combination has no meaning (it is then no point and not recorded), or ''."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
 from firsttouch.base.errors import UsageError
-from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, RankRules, WorkerRules
+from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, Planning, RankRules, WorkerRules
 from firsttouch.experiments.contract.common import switch_factors
 from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.machine import switches
@@ -27,27 +28,28 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "figures": (Sequence, "a sequence of figures"),
     "codebook": (Codebook, "a Codebook"),
     "order": (int, "a whole number"),
-    "share": ((int, float), "a number above 0"),
-    "setup": ((int, float, NoneType), "a number of seconds or None"),
     "counting": ((CountingRules, str), "CountingRules or a reason"),
     "across_devices": (bool, "True or False"),
-    "switches_of": (Sequence, "a sequence of parts"),
     "worker": (WorkerRules, "WorkerRules"),
     "ranks": ((RankRules, NoneType), "RankRules or None"),
-    "rules": (Sequence, "a sequence of rules"),
-    "on_each": (Sequence, "a sequence of mappings"),
-    "properties": (Mapping, "a mapping"),
+    "planning": (Planning, "a Planning"),
+    "planning.share": ((int, float), "a number above 0"),
+    "planning.setup": ((int, float, NoneType), "a number of seconds or None"),
+    "planning.switches_of": (Sequence, "a sequence of parts"),
+    "planning.rules": (Sequence, "a sequence of rules"),
+    "planning.on_each": (Sequence, "a sequence of mappings"),
+    "planning.properties": (Mapping, "a mapping"),
 }
 """Attributes of an experiment, with the required type of each."""
-_ITEMS: Mapping[str, Any] = {"figures": Figure, "rules": PresetRule, "on_each": Mapping}
+_ITEMS: Mapping[str, Any] = {"figures": Figure, "planning.rules": PresetRule, "planning.on_each": Mapping}
 
 
 def flaw(experiment: type[Experiment]) -> str:
     """Returns what is wrong with the attributes of an experiment, or ''."""
     for name, (wanted, words) in _TYPES.items():
-        value: Any = getattr(experiment, name)
+        value: Any = attrgetter(name)(experiment)
         right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
-        if not right or (name == "share" and not 0 < value < math.inf):
+        if not right or (name == "planning.share" and not 0 < value < math.inf):
             return f"{name} is {value!r:.60}, not {words}"
     return "; ".join(f"its codebook: {text}" for text in experiment.codebook.flaws())
 
@@ -65,7 +67,7 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
     if wrong := strange_factor(experiment, factors):
         raise UsageError(f"the experiment {experiment.name}: {wrong}")
-    return [*factors, *(s for s in switch_factors(device, experiment.switches_of) if s.name not in names)]
+    return [*factors, *(s for s in switch_factors(device, experiment.planning.switches_of) if s.name not in names)]
 
 
 def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Point, ReportSection
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Planning, Point, ReportSection
 from firsttouch.experiments.contract.common import allocator_names, peer, unreachable, unreachable_peer
 from firsttouch.experiments.contract.pair_figures import pair_figures
 from firsttouch.experiments.contract.presets import (
@@ -25,7 +25,7 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take,
 )
-from firsttouch.experiments.contract.rules import Preset, PresetRule
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BETWEEN,
     BY,
@@ -102,17 +102,20 @@ class PairExperiment(Experiment):
     """
 
     across_devices = True
-    rules: ClassVar[Sequence[PresetRule]] = (
-        exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
-                no_peer=True, chosen=Not(Contains(PEER))),
-        take("the full preset measures every pair at every size", FULL),
-        take("every pair is measured at the sizes that --set names", chosen=Contains("size")),
-        leave_out("pairs are measured with the main allocator", QUICK, main=False),
-        take("every pair is measured at the largest size", main=True, largest=True),
-        leave_out("one pair is measured at all sizes, the others at the largest", in_first_pair=False),
-        leave_out("other allocators are measured at every second octave", STANDARD, main=False, size=Not(Octave(2))),
+    planning = Planning(
+        rules=(
+            exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
+                    no_peer=True, chosen=Not(Contains(PEER))),
+            take("the full preset measures every pair at every size", FULL),
+            take("every pair is measured at the sizes that --set names", chosen=Contains("size")),
+            leave_out("pairs are measured with the main allocator", QUICK, main=False),
+            take("every pair is measured at the largest size", main=True, largest=True),
+            leave_out("one pair is measured at all sizes, the others at the largest", in_first_pair=False),
+            leave_out("other allocators are measured at every second octave", STANDARD, main=False,
+                      size=Not(Octave(2))),
+        ),
+        properties={"no_peer": _has_no_peer, "in_first_pair": _in_first_pair, "largest": _is_largest},
     )  # fmt: skip
-    properties: ClassVar = {"no_peer": _has_no_peer, "in_first_pair": _in_first_pair, "largest": _is_largest}
     questions: ClassVar[Mapping[str, str]] = {}
     """The question of each kind of pair but the first, by its kind (see `kind_of`)."""
 
