@@ -10,6 +10,7 @@ from firsttouch.api import (
     Metric,
     MiB,
     Planning,
+    Unsupported,
     buffer_fact,
     finding,
     main_allocator,
@@ -32,10 +33,9 @@ class Neighbour(Experiment):
     planning = Planning(share=0.5)
     across_devices = True  # the report has one section for all devices
 
-    def supports(self, device):
-        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
-
     def factors(self, device, preset):
+        if not device.capabilities.runs_kernels:
+            raise Unsupported(f"{device.name} runs no kernels")
         sizes = [64 * KiB, MiB, 16 * MiB] if preset == "quick" else [64 * KiB << k for k in range(12)]
         directions = ("to", "from")
         return [

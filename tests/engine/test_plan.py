@@ -109,10 +109,10 @@ class Colourful(Experiment):
     metric = Metric("ns", "lower")
 
     def factors(self, device, preset):
-        return [Factor("n", (1,), "count")]
-
-    def optional(self):
-        return [Factor("colour", (), "name", choices=("red",), pattern="[a-z]+", only_on="cpu")]
+        return [
+            Factor("n", (1,), "count"),
+            Factor("colour", (), "name", choices=("red",), pattern="[a-z]+", optional=True, only_on="cpu"),
+        ]
 
 
 def colourful(devices=(), **sets) -> list[tuple[str, dict]]:

@@ -8,7 +8,15 @@ from statistics import median
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     allocator_factor,
@@ -214,15 +222,12 @@ class Atomics(Experiment):
             Factor("reading", ("progress", "end"), doc="when the counts are read"),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agents = participants(factors)
         if not agents:
-            return "without threads of the CPU or the GPU nothing is updated"
+            return Meaningless("without threads of the CPU or the GPU nothing is updated")
         if "cpu" in agents and factors["scope"] == "device":
-            return "scope=device does not include the CPU"
-        return ""
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless("scope=device does not include the CPU")
         agents, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"

@@ -14,6 +14,7 @@ from firsttouch.experiments.contract.base import (
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
     Planning,
     Point,
@@ -289,26 +290,24 @@ class Bandwidth(Experiment):
             Factor(
                 "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
             ),
-        ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [
-            Factor("launch", (SEARCHED, PER_ELEMENT), doc="shape of a GPU's launches"),
-            Factor("activity", ("off", "on"), doc="count the processors' TLB loads and interrupts during the samples"),
+            Factor("launch", (SEARCHED, PER_ELEMENT), doc="shape of a GPU's launches", optional=True),
+            Factor(
+                "activity",
+                ("off", "on"),
+                doc="count the processors' TLB loads and interrupts during the samples",
+                optional=True,
+            ),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
+            return Meaningless("stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0")
+        if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
+            return Meaningless("the CPU has launch=searched only: each of its threads takes a part of the array")
+        if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
+            return Meaningless("the kernel read makes no stores")
         agent = factors.text("agent")
         return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
-            return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
-        if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
-            return "the CPU has launch=searched only: each of its threads takes a part of the array"
-        if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
-            return "the kernel read makes no stores"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device, size = point.text("agent"), session.device, point.size("size")

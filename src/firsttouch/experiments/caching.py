@@ -9,7 +9,15 @@ import msgspec
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.caching import is_cached
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MiB,
@@ -64,6 +72,21 @@ def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
 
 def _counts(candidate: Candidate) -> list[int]:
     return thread_counts(candidate.device, candidate.factors.text("agent"), candidate.preset)
+
+
+def _why_meaningless(factors: Factors) -> str:
+    pattern, other_loads = factors["pattern"], factors["loads"] != "cached"
+    if (pattern in SINGLE_PASS) == (factors["size"] == AUTO):
+        return "a single pass takes a size, and other patterns do not"
+    if factors["threads"] == 0 and pattern not in SINGLE_PASS:
+        return "only a single pass has as many threads as entries"
+    if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or other_loads):
+        return "pattern=reread takes one thread, cached loads and no padding"
+    if pattern == "one" and factors["padding"] != 0:
+        return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
+    if other_loads and factors["agent"] == "cpu":
+        return "whether the CPU's loads are cached depends on the memory, not on the load"
+    return ""
 
 
 class Caching(Experiment):
@@ -216,21 +239,9 @@ class Caching(Experiment):
             ),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        pattern, other_loads = factors["pattern"], factors["loads"] != "cached"
-        if (pattern in SINGLE_PASS) == (factors["size"] == AUTO):
-            return "a single pass takes a size, and other patterns do not"
-        if factors["threads"] == 0 and pattern not in SINGLE_PASS:
-            return "only a single pass has as many threads as entries"
-        if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or other_loads):
-            return "pattern=reread takes one thread, cached loads and no padding"
-        if pattern == "one" and factors["padding"] != 0:
-            return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
-        if other_loads and factors["agent"] == "cpu":
-            return "whether the CPU's loads are cached depends on the memory, not on the load"
-        return ""
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors):
+            return Meaningless(meaningless)
         agent, threads = factors.text("agent"), factors.count("threads")
         most = usable_processors(device) if agent == "cpu" else MAX_THREADS
         if threads > most:

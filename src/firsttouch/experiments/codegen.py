@@ -233,11 +233,11 @@ class Codegen(Experiment):
     )
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("operation", OPERATIONS, doc="what the code does")]
-
-    def optional(self) -> list[Factor]:
         doc = "compile for this GPU, which need not be here; needs NVRTC, or clang or hipRTC"
-        return [Factor(TARGET, (), "name", choices=EXAMPLES, doc=doc, pattern=TARGETS, only_on=HOST)]
+        return [
+            Factor("operation", OPERATIONS, doc="what the code does"),
+            Factor(TARGET, (), "name", choices=EXAMPLES, doc=doc, pattern=TARGETS, optional=True, only_on=HOST),
+        ]
 
     def measure(self, point: Point, session: Session) -> Measurement:
         operation = point.text("operation")
@@ -299,10 +299,8 @@ class Codegen(Experiment):
             Table(title=f"By target: {NOT_RUN}", columns=("operation", *targets), titles={t: t for t in targets}),
             Table(columns=(TARGET, "compiler", "read_from")),
         )
-        by_target = ReportSection(
-            self.question, of_targets, figures, title="other machines", counted=self.counted, source=self.source
-        )
-        return [*(super().sections(of_device, device) if of_device else []), *([by_target] if of_targets else [])]
+        by_target = self.section(of_targets, figures=figures, title="other machines")
+        return [*([self.section(of_device)] if of_device else []), *([by_target] if of_targets else [])]
 
 
 COMPILED = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")

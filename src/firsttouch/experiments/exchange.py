@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Experiment, Factor, Meaningless, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take, varied_from
 from firsttouch.experiments.contract.rules import NOTHING, Preset
@@ -67,6 +68,28 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
         words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value
     ]
     return ", ".join(differences) or factors.text("allocator")
+
+
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    allocator, method = factors.text("allocator"), factors.text("method")
+    entry = device.allocator(allocator)
+    memory = None if entry is None else memory_of(entry)
+    guided = factors["advice"] != "none" or method == "prefetched"
+    if guided and not (device.capabilities.memory_guidance and memory == "migrating"):
+        return "advice and prefetches are about memory that the driver moves, and need a driver that takes them"
+    if factors["advice"] != "none" and method != "shared":
+        return "advice is measured with method=shared"
+    if method == "copied" and memory != "host":
+        return "copies are to host memory"
+    if method in ALONE and allocator != main_allocator(device):
+        return f"method={method} uses {main_allocator(device)} memory"
+    if method in ALONE and factors["operation"] != "read":
+        return f"the CPU uses no memory with method={method}"
+    if method == "queued" and factors["gap_us"] != 0:
+        return "queued kernels have no gaps"
+    if factors["kernel"] != "store" and method != "shared":
+        return "kernels with atomics are measured with method=shared"
+    return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
 
 
 class Turns(Experiment):
@@ -147,10 +170,9 @@ class Turns(Experiment):
         properties={"varied": varied_from(lambda device: {"allocator": shared_or_main_allocator(device), **BASE})},
     )  # fmt: skip
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        return "the CPU alone has nobody to take turns with" if not device.capabilities.runs_kernels else None
-
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported("the CPU alone has nobody to take turns with")
         brief = preset == "quick"
         of_host = [name for name in allocator_names(device) if role(name) == "host" and is_common(name)]
         names = dict.fromkeys([*measured_allocators(device), *of_host])
@@ -170,6 +192,8 @@ class Turns(Experiment):
         ]  # fmt: skip
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         allocator, method = factors.text("allocator"), factors.text("method")
         users = {"copied": ("cpu",), **dict.fromkeys(ALONE, ("gpu",))}.get(method, ("gpu", "cpu"))
         if reason := unreachable(device, allocator, *users):
@@ -179,27 +203,6 @@ class Turns(Experiment):
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        allocator, method = factors.text("allocator"), factors.text("method")
-        entry = device.allocator(allocator)
-        memory = None if entry is None else memory_of(entry)
-        guided = factors["advice"] != "none" or method == "prefetched"
-        if guided and not (device.capabilities.memory_guidance and memory == "migrating"):
-            return "advice and prefetches are about memory that the driver moves, and need a driver that takes them"
-        if factors["advice"] != "none" and method != "shared":
-            return "advice is measured with method=shared"
-        if method == "copied" and memory != "host":
-            return "copies are to host memory"
-        if method in ALONE and allocator != main_allocator(device):
-            return f"method={method} uses {main_allocator(device)} memory"
-        if method in ALONE and factors["operation"] != "read":
-            return f"the CPU uses no memory with method={method}"
-        if method == "queued" and factors["gap_us"] != 0:
-            return "queued kernels have no gaps"
-        if factors["kernel"] != "store" and method != "shared":
-            return "kernels with atomics are measured with method=shared"
-        return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         updates = UPDATES if point["kernel"] == "atomic" else 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MIN_STREAM_BYTES,
@@ -122,6 +122,7 @@ class FaultCount(Experiment):
                        "page_bytes", "contiguous_pages", "tlb_shootdowns")),
     )  # fmt: skip
 
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
     planning = Planning(
         share=0.7,
         rules=(
@@ -149,9 +150,6 @@ class FaultCount(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), *(factors.text(name) for name in AGENT_FACTORS))
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, size = point.text("allocator"), point.size("size")

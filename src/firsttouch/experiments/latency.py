@@ -13,6 +13,7 @@ from firsttouch.experiments.contract.base import (
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
     Planning,
     Point,
@@ -161,13 +162,10 @@ class Latency(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
+            return Meaningless(f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more")
         agent = factors.text("agent")
         return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
-            return f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device = point.text("agent"), session.device

@@ -190,10 +190,8 @@ class Locking(Experiment):
                 most=MAX_SECTIONS,
                 doc="sections of a sample; fewer with many accesses outside",
             ),
+            Factor(FLUSH, (NEVER, FENCE), doc="what makes stores visible to the other agent", optional=True),
         ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [Factor(FLUSH, (NEVER, FENCE), doc="what makes stores visible to the other agent")]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, rivals = factors.text("allocator"), factors.text("rivals")

@@ -8,16 +8,19 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from firsttouch import _core
+from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.base import (
     Candidate,
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
     Planning,
     Point,
     ReportSection,
+    WorkerRules,
 )
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
@@ -273,6 +276,7 @@ class Migration(Experiment):
 
     counting = CountingRules(why_not=lambda factors: COUNTED_ELSEWHERE if factors["events"] == "on" else "")
 
+    worker = WorkerRules(environment=lambda factors: {VARIABLE: "1" if factors["events"] == "on" else "0"})
     planning = Planning(
         switches_of=("memory", "copies"),
         rules=(
@@ -327,10 +331,9 @@ class Migration(Experiment):
         },
     )  # fmt: skip
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        return "the CPU alone has no other side to migrate to" if not device.capabilities.runs_kernels else None
-
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported("the CPU alone has no other side to migrate to")
         advices = ("none", *SINGLE_ADVICE, *ADVICE_PAIRS)
         return [
             Factor("allocator", measured_allocators(device), choices=allocator_names(device),
@@ -346,16 +349,13 @@ class Migration(Experiment):
             Factor("events", ("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes(device, preset), "size", least=LINE, multiple=8, doc="bytes of the buffer"),
             Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
+            Factor(RATIO, (), "ratio", optional=True,
+                   doc="bytes of the buffer for each byte that a ballast allocation leaves free on the device"),
         ]  # fmt: skip
 
-    def optional(self) -> Sequence[Factor]:
-        doc = "bytes of the buffer for each byte that a ballast allocation leaves free on the device"
-        return [Factor(RATIO, (), "ratio", doc=doc)]
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return {VARIABLE: "1" if factors["events"] == "on" else "0"}
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
+            return Meaningless(f"order=sequential needs a sparse touch: {', '.join(SPARSE)}")
         allocator, size = factors.text("allocator"), factors.size("size")
         stride = TOUCHES[factors.text("touch")].stride
         if size < stride:
@@ -368,11 +368,6 @@ class Migration(Experiment):
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
         return None if entry is None else _why_too_large(factors, device, entry)
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
-            return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, with_events = session.device, point["events"] == "on"
@@ -436,10 +431,11 @@ class Migration(Experiment):
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         """A section on the points without ballast, and one on those with it."""
         usual, with_ballast = ([r for r in records if (RATIO in r.factors) == wanted] for wanted in (False, True))
-        of_ratios = ReportSection(
-            self.ratio_question, with_ballast, self.ratio_figures, RATIO, counted=self.counted, source=self.source
-        )
-        sections = [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
+        of_ratios = {"question": self.ratio_question, "figures": self.ratio_figures, "title": RATIO}
+        sections = [
+            *([self.section(usual)] if usual else []),
+            *([self.section(with_ballast, **of_ratios)] if with_ballast else []),
+        ]
         return [
             dataclasses.replace(each, figures=list(map(_note_missing_events(each.records), each.figures)))
             for each in sections

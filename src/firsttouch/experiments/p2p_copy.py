@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.errors import NotModelled
-from firsttouch.experiments.contract.base import Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import Factor, Meaningless, Measurement, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -83,6 +83,25 @@ def _may_move(entry: AllocatorInfo) -> bool:
 
 def _state_left(factors: Factors) -> str:
     return f"{ACCESS} {ONE_WAY}" if factors.get(ACCESS) == ONE_WAY else ""
+
+
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    engine = factors.text("engine")
+    if engine == CPU and factors["direction"] == BOTH:
+        return "the CPU copies one way at a time"
+    if engine != CPU and factors["threads"] != 0:
+        return "threads are those of the CPU's copies"
+    on_nodes = not device.capabilities.runs_kernels
+    if on_nodes and engine != CPU:
+        return f"{device.name} has no engine but the CPU"
+    if factors.get(ACCESS) == ONE_WAY and (engine == CPU or factors[PEER] == SELF):
+        return "access is that of a device to another's memory"
+    if on_nodes and factors["first_touch"] == "gpu":
+        return f"{device.name} has no GPU"
+    entries = entries_of(factors, device)
+    if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
+        return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
+    return ""
 
 
 class P2pCopy(PairExperiment):
@@ -188,25 +207,9 @@ class P2pCopy(PairExperiment):
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        engine = factors.text("engine")
-        if engine == CPU and factors["direction"] == BOTH:
-            return "the CPU copies one way at a time"
-        if engine != CPU and factors["threads"] != 0:
-            return "threads are those of the CPU's copies"
-        on_nodes = not device.capabilities.runs_kernels
-        if on_nodes and engine != CPU:
-            return f"{device.name} has no engine but the CPU"
-        if factors.get(ACCESS) == ONE_WAY and (engine == CPU or factors[PEER] == SELF):
-            return "access is that of a device to another's memory"
-        if on_nodes and factors["first_touch"] == "gpu":
-            return f"{device.name} has no GPU"
-        entries = entries_of(factors, device)
-        if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
-            return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
-        return ""
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         engine, peer = factors.text("engine"), device.peer(factors.text(PEER))
         agent = {KERNEL: ("gpu",), CPU: ("cpu",)}.get(engine, ())
         for side in SIDES:

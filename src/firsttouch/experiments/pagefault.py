@@ -12,7 +12,16 @@ import msgspec
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_seconds
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -162,6 +171,7 @@ class PageFault(Experiment):
              x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip
 
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
     planning = Planning(
         share=1.5,
         rules=(
@@ -218,6 +228,10 @@ class PageFault(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["scenario"] not in TIMES_CPU and factors["threads"] != 0:
+            return Meaningless(
+                "threads are those of the CPU, whose accesses are not timed in this scenario; it goes with threads=0"
+            )
         allocator, agents = factors.text("allocator"), TOUCHERS[factors.text("scenario")]
         if reason := unreachable(device, allocator, *agents):
             return reason
@@ -227,14 +241,6 @@ class PageFault(Experiment):
         if len(agents) > 1 and device.capabilities.on_host_processor:
             return "the kernels use the CPU's page tables, so what the CPU has touched causes no fault in them"
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["scenario"] not in TIMES_CPU and factors["threads"] != 0:
-            return "threads are those of the CPU, whose accesses are not timed in this scenario; it goes with threads=0"
-        return ""
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]

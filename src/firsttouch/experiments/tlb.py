@@ -12,6 +12,7 @@ from firsttouch.experiments.contract.base import (
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
     Planning,
     Point,
@@ -228,15 +229,12 @@ class Tlb(Experiment):
             ),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         lacks = (factors["stride"] is None, factors["pages"] is None)
         if factors["method"] == "counter" and (factors["agent"] != "cpu" or not all(lacks)):
-            return "method=counter is for the CPU alone, and takes neither stride nor pages"
+            return Meaningless("method=counter is for the CPU alone, and takes neither stride nor pages")
         if factors["method"] == "chase" and any(lacks):
-            return "method=chase needs a stride and pages"
-        return ""
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless("method=chase needs a stride and pages")
         return unreachable(device, factors.text("allocator"), factors.text("agent"))
 
     def measure(self, point: Point, session: Session) -> Measurement:

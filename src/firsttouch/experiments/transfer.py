@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Planning, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -70,6 +78,23 @@ def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
     """True if a copy to memory of the allocator goes to the device."""
     entry = device.allocator(allocator)
     return entry is not None and is_device_side(entry)
+
+
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    on_device = _is_on_device(device, factors.text("allocator"))
+    engine, direction = factors.text("engine"), factors.text("direction")
+    if (direction != "d2d") == on_device:
+        where = "the device's" if on_device else "the host's"
+        return f"{factors['allocator']} is memory of {where} side, so it cannot be the allocator of {direction}"
+    if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
+        return f"the engine {engine} cannot make {direction} copies"
+    if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
+        return "streams and chunk apply to the copy engine only"
+    if engine != "cpu" and factors.get("threads"):
+        return "threads are those of the CPU's copies"
+    if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
+        return "a pipelined transfer needs at least four chunks"
+    return ""
 
 
 class Transfer(Experiment):
@@ -210,10 +235,15 @@ class Transfer(Experiment):
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
+            Factor(
+                "threads",
+                [0],
+                "count",
+                most=_core.usable_processors(),
+                doc="of the CPU's copies; 0 is all",
+                optional=True,
+            ),
         ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all")]
 
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
@@ -222,6 +252,8 @@ class Transfer(Experiment):
         return {"h2d": (near, far), "d2h": (far, near)}.get(factors.text("direction"), (near, near))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         for allocator in self._sides(factors):
             if reason := unavailable(device, allocator):
                 return reason
@@ -232,22 +264,6 @@ class Transfer(Experiment):
             if agent and (reason := unreachable(device, allocator, agent)):
                 return reason
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        on_device = _is_on_device(device, factors.text("allocator"))
-        engine, direction = factors.text("engine"), factors.text("direction")
-        if (direction != "d2d") == on_device:
-            where = "the device's" if on_device else "the host's"
-            return f"{factors['allocator']} is memory of {where} side, so it cannot be the allocator of {direction}"
-        if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
-            return f"the engine {engine} cannot make {direction} copies"
-        if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
-            return "streams and chunk apply to the copy engine only"
-        if engine != "cpu" and factors.get("threads"):
-            return "threads are those of the CPU's copies"
-        if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
-            return "a pipelined transfer needs at least four chunks"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size = session.device, point.size("size")

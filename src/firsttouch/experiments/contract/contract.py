@@ -12,7 +12,15 @@ from types import NoneType
 from typing import Any
 
 from firsttouch.base.errors import UsageError
-from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, Planning, RankRules, WorkerRules
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Planning,
+    RankRules,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import switch_factors
 from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.machine import switches
@@ -57,7 +65,9 @@ def flaw(experiment: type[Experiment]) -> str:
 def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
     """Returns the experiment's factors, and the switches of the device's runtime that it depends on.
 
-    Raises UsageError if factors() gives no list of factors, or two of the same name.
+    Raises:
+        UsageError: factors() gives no list of factors, or two of the same name.
+        Unsupported: the experiment cannot run on the device.
     """
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
@@ -85,16 +95,12 @@ def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
     return ""
 
 
-def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "supports", experiment.supports(device))
-
-
-def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
-
-
-def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "skip", experiment.skip(factors, device))
+def why_skipped(candidate: Candidate) -> str:
+    """Returns why the combination is not measured on its device, or ''. The experiment is asked once."""
+    if candidate.reason is None:
+        experiment = candidate.experiment
+        candidate.reason = _checked_reason(experiment, "skip", experiment.skip(candidate.factors, candidate.device))
+    return candidate.reason
 
 
 def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
@@ -108,7 +114,7 @@ def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> t
 
 
 def is_sampled(experiment: Experiment, factors: Factors) -> bool:
-    answer = experiment.sampled(factors)
+    answer = experiment.worker.sampled(factors)
     if not isinstance(answer, bool):
         raise _wrong_type_error(experiment, "sampled", answer, "True or False")
     return answer
@@ -124,7 +130,7 @@ def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str
 
     Raises UsageError if no process can be started with it.
     """
-    variables = experiment.environment(factors)
+    variables = experiment.worker.environment(factors)
     if not isinstance(variables, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
         for name, value in variables.items()

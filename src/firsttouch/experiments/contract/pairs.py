@@ -123,11 +123,6 @@ class PairExperiment(Experiment):
         """The sizes of the buffers in bytes, in ascending order."""
         raise NotImplementedError
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        if device.capabilities.runs_kernels or (_nodes(device) and _peers(device)):
-            return None
-        return "this system shows no NUMA nodes with processors and memory"
-
     def common_factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         """The factors `peer`, `allocator` and `size`, and on the device `cpu` also `node`."""
         return [
@@ -163,7 +158,7 @@ class PairExperiment(Experiment):
         ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
         figures = pair_figures(self.figures, ordered)
         question, title = self.questions.get(kind, self.question), _TITLES.get(kind, "")
-        return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
+        return self.section(ordered, question=question, figures=figures, title=title)
 
 
 def _side_columns(record: Record) -> dict[str, Scalar]:
@@ -179,12 +174,14 @@ _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
 
 
 def peer_factors(device: DeviceInfo) -> list[Factor]:
-    """The factor `peer`, and on the device `cpu` also `node`."""
+    """The factor `peer`, and on the device `cpu` also `node`. Raises Unsupported if there are no such nodes."""
     if device.capabilities.runs_kernels:
         return [peer(device, itself=True)]
-    nodes = _peers(device)
+    acting, nodes = _nodes(device), _peers(device)
+    if not (acting and nodes):
+        raise Unsupported("this system shows no NUMA nodes with processors and memory")
     return [
-        Factor(NODE, _nodes(device), doc="the NUMA node whose processors act"),
+        Factor(NODE, acting, doc="the NUMA node whose processors act"),
         Factor(PEER, nodes, choices=[SELF, *nodes], doc="the NUMA node whose memory they use"),
     ]
 

@@ -25,6 +25,7 @@ from functools import cache
 
 from firsttouch.experiments.contract import common
 from firsttouch.experiments.contract.base import Candidate, Planning, Property
+from firsttouch.experiments.contract.contract import why_skipped
 from firsttouch.experiments.contract.rules import Preset, PresetRule, PropertyValue, RuleCondition
 from firsttouch.machine.allocators import properties as allocators
 from firsttouch.machine.switches import SWITCHES
@@ -205,15 +206,11 @@ def _is_largest(candidate: Candidate) -> bool:
     return candidate.factors["size"] == next(max(f.values) for f in factors if f.name == "size")  # type: ignore[type-var]
 
 
-def _is_skipped(candidate: Candidate) -> bool:
-    return candidate.experiment.skip(candidate.factors, candidate.device) is not None
-
-
 PROPERTIES: Mapping[str, Property] = {
     "runs_on": lambda candidate: candidate.device.role,
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
-    "skipped": _is_skipped,  # it cannot be measured here; its record says why
+    "skipped": lambda candidate: why_skipped(candidate) != "",  # it cannot be measured here; its record says why
     "sdma_as_here": _sdma_as_here,
     "largest": _is_largest,  # its size is the largest of the preset
     # Properties of the factor `allocator`:
@@ -245,11 +242,6 @@ def excluded(candidate: Candidate) -> str:
 def not_measured(candidate: Candidate) -> str:
     """Returns why the preset does not measure the candidate, which no strict rule leaves out, or '' if it does."""
     return _first_reason(candidate, strict=False)
-
-
-def left_out(candidate: Candidate) -> str:
-    """Returns why the preset does not measure the candidate, or '' if it does."""
-    return excluded(candidate) or not_measured(candidate)
 
 
 def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
