@@ -9,6 +9,8 @@ from firsttouch.api import (
     Measurement,
     Metric,
     MiB,
+    Planning,
+    Unsupported,
     buffer_fact,
     finding,
     main_allocator,
@@ -28,13 +30,12 @@ class Neighbour(Experiment):
     counted = "Every byte copied counts once. The device queues the copies and times them on its own clock."
     source = "an example"
     figures = (Line(x="size", colour="peer", dash="device", facet="direction", log_x=True, y_title="bandwidth"),)
-    share = 0.5
+    planning = Planning(share=0.5)
     across_devices = True  # the report has one section for all devices
 
-    def supports(self, device):
-        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
-
     def factors(self, device, preset):
+        if not device.capabilities.runs_kernels:
+            raise Unsupported(f"{device.name} runs no kernels")
         sizes = [64 * KiB, MiB, 16 * MiB] if preset == "quick" else [64 * KiB << k for k in range(12)]
         directions = ("to", "from")
         return [

@@ -9,6 +9,7 @@ from firsttouch.api import (
     Measurement,
     Metric,
     MiB,
+    Planning,
     agents,
     buffer_fact,
     compare_medians,
@@ -34,7 +35,7 @@ class Stride(Experiment):
     counted = "One dependent load of a random cycle over 64 MiB with one node every `stride` bytes."
     source = "an example"
     figures = (Line(x="stride", colour="agent", log_x=True, y_title="time per load"),)
-    share = 0.2
+    planning = Planning(share=0.2)
 
     def factors(self, device, preset):
         strides = [64, 256, KiB, 4 * KiB] if preset == "quick" else [64 << k for k in range(9)]

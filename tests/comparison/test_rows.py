@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.fabricated import MACHINES
 from tests.kept_runs import stored_runs
 
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.comparison.papers.comparisons import values_of
 from firsttouch.engine.values import parse_value
 from firsttouch.engine.work_kinds import APP
@@ -43,7 +44,8 @@ def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:
     known = all_experiments()[experiment]
     for machine in MACHINES.values():
         for device in machine.devices:
-            yield {f.name: f for f in (*known.factors(device, "full"), *known.optional())}
+            with suppress(Unsupported):
+                yield {f.name: f for f in known.factors(device, "full")}
 
 
 def accepts(factor: Factor | None, value: Scalar) -> bool:

@@ -7,6 +7,7 @@ from firsttouch.api import (
     Line,
     Measurement,
     Metric,
+    Unsupported,
     main_allocator,
     peer,
     probes,
@@ -22,10 +23,9 @@ class FarChase(Experiment):
     source = "a test"
     figures = (Line(x="size", colour="peer"),)
 
-    def supports(self, device):
-        return None if device.capabilities.runs_kernels else f"{device.name} runs no kernels"
-
     def factors(self, device, preset):
+        if not device.capabilities.runs_kernels:
+            raise Unsupported(f"{device.name} runs no kernels")
         return [peer(device), Factor("size", [64 * KiB, 128 * KiB], "size")]
 
     def skip(self, factors, device):

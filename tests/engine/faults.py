@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import Experiment, Factor, Meaningless, Measurement, Point, WorkerRules
 from firsttouch.records.figures import Table
 from firsttouch.records.findings import Claim, Finding, finding
 from firsttouch.records.schema import DeviceInfo, Metric, Record
@@ -208,11 +208,11 @@ class Shaped(_Plain, Experiment):
     name = "shaped"
     order = 903
     question = "What is planned?"
-
-    def supports(self, device):
-        return None if device.kind == "cpu" else "it needs the CPU"
+    worker = WorkerRules(environment=lambda factors: {"SHAPED_MODE": str(factors["mode"])})
 
     def factors(self, device, preset):
+        if device.kind != "cpu":
+            raise Unsupported("it needs the CPU")
         return [
             Factor("allocator", ["malloc"], choices=[a.name for a in device.allocators]),
             Factor("size", [4096, 2**20], kind="size"),
@@ -220,13 +220,9 @@ class Shaped(_Plain, Experiment):
         ]
 
     def skip(self, factors, device):
+        if factors["size"] == 54321:
+            return Meaningless("no such size")
         return "too odd" if factors["size"] == 12345 else None
-
-    def why_meaningless(self, factors, device):
-        return "no such size" if factors["size"] == 54321 else ""
-
-    def environment(self, factors):
-        return {"SHAPED_MODE": str(factors["mode"])}
 
     def measure(self, point: Point, session: Session) -> Measurement:
         return Measurement([1.0], os.environ["SHAPED_MODE"] == point["mode"], "the environment is another")

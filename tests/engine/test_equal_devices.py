@@ -101,7 +101,7 @@ def test_a_point_says_which_devices_or_pairs_it_stands_for(plain: Sequence[Plann
 
 
 def test_points_of_equal_devices_get_the_time_of_one(plain: Sequence[Planned]) -> None:
-    shares = {name: experiment.share for name, experiment in all_experiments().items()}
+    shares = {name: experiment.planning.share for name, experiment in all_experiments().items()}
     tlb = [p.seconds for p in measured(plain, "cuda:0") if p.point.experiment == "tlb"]
     assert sum(tlb) == pytest.approx(BUDGETS["quick"].seconds["gpu"] * shares["tlb"] / sum(shares.values()))
     latencies = {p.seconds for p in plain if p.point.experiment == "latency" and p.point.device != "cpu"}

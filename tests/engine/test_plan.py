@@ -14,7 +14,7 @@ from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.plan import SHORTEST, make_plan
 from firsttouch.engine.values import parse_sets, parse_value
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.contract.base import Experiment, Factor
+from firsttouch.experiments.contract.base import Experiment, Factor, Planning
 from firsttouch.experiments.contract.common import peer, unreachable_peer
 from firsttouch.experiments.contract.presets import QUICK, Not, leave_out
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Metric, Peer, Request
@@ -109,10 +109,10 @@ class Colourful(Experiment):
     metric = Metric("ns", "lower")
 
     def factors(self, device, preset):
-        return [Factor("n", (1,), "count")]
-
-    def optional(self):
-        return [Factor("colour", (), "name", choices=("red",), pattern="[a-z]+", only_on="cpu")]
+        return [
+            Factor("n", (1,), "count"),
+            Factor("colour", (), "name", choices=("red",), pattern="[a-z]+", optional=True, only_on="cpu"),
+        ]
 
 
 def colourful(devices=(), **sets) -> list[tuple[str, dict]]:
@@ -153,7 +153,7 @@ class Barren(Experiment):
 
     name = "barren"
     metric = Metric("ns", "lower")
-    rules = (leave_out("it takes too long", QUICK, allocator="mmap"),)
+    planning = Planning(rules=(leave_out("it takes too long", QUICK, allocator="mmap"),))
 
     def factors(self, device, preset):
         return [Factor("allocator", ["malloc", "mmap"]), Factor("n", list(range(150)), "count")]
@@ -328,7 +328,7 @@ class Unhurried(Experiment):
 
     name = "unhurried"
     metric = Metric("ns", "lower")
-    rules = (leave_out("a point takes an hour", QUICK),)
+    planning = Planning(rules=(leave_out("a point takes an hour", QUICK),))
 
     def factors(self, device, preset):
         return [Factor("n", [1, 2], "count")]
@@ -346,9 +346,11 @@ class Sparing(Experiment):
 
     name = "sparing"
     metric = Metric("ns", "lower")
-    rules = (
-        leave_out("two modes take long", QUICK, mode="both"),
-        leave_out("the other memory is measured once", QUICK, memory="other", size=Not(1)),
+    planning = Planning(
+        rules=(
+            leave_out("two modes take long", QUICK, mode="both"),
+            leave_out("the other memory is measured once", QUICK, memory="other", size=Not(1)),
+        ),
     )
 
     def factors(self, device, preset):

@@ -10,7 +10,7 @@ from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.base import Candidate, Experiment
-from firsttouch.experiments.contract.presets import left_out
+from firsttouch.experiments.contract.presets import excluded, not_measured
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Request
 
@@ -22,9 +22,11 @@ def plan(experiment: str, device: DeviceInfo, preset: str = "quick", **sets: lis
 
 
 def left_out_of(experiment: Experiment, factors: Factors, device: DeviceInfo, preset: Preset) -> str:
-    return left_out(Candidate(experiment, factors, device, preset))
+    candidate = Candidate(experiment, factors, device, preset)
+    return excluded(candidate) or not_measured(candidate)
 
 
 def factors_of(experiment: Experiment, device: DeviceInfo = DISCRETE, **changed: object) -> Factors:
     """Returns the first value of every factor, with `changed` applied."""
-    return Factors({factor.name: factor.values[0] for factor in experiment.factors(device, "quick")}) | changed
+    factors = experiment.factors(device, "quick")
+    return Factors({factor.name: factor.values[0] for factor in factors if not factor.optional}) | changed

@@ -22,6 +22,7 @@ from firsttouch.experiments.concurrency import (
     SPEEDUP,
     Concurrency,
 )
+from firsttouch.experiments.contract.base import Meaningless
 from firsttouch.records.findings import Finding, Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, Scalar
@@ -71,8 +72,8 @@ def test_both_halves_must_allow_the_strategy(allocator, cpu_half, reason):
     found = experiment.skip(factors, DISCRETE)
     assert (found is None) == (reason is None)
     assert reason is None or reason in found
-    assert not experiment.why_meaningless(factors, DISCRETE)
-    assert experiment.why_meaningless(factors | {"cpu_half": allocator}, DISCRETE)
+    assert not isinstance(found, Meaningless)
+    assert isinstance(experiment.skip(factors | {"cpu_half": allocator}, DISCRETE), Meaningless)
 
 
 def test_findings_name_the_memory_of_both_halves():
@@ -171,7 +172,7 @@ def test_findings_name_the_division_and_do_not_compare_different_ones() -> None:
 def test_two_allocations_need_two_parts(cpu_half: str, share: Scalar, allowed: bool) -> None:
     experiment = Concurrency()
     factors = factors_of(experiment, allocator="pinned", cpu_half=cpu_half, strategy="lockstep")
-    assert (experiment.why_meaningless(factors | {"gpu_share": share}, DISCRETE) == "") == allowed
+    assert isinstance(experiment.skip(factors | {"gpu_share": share}, DISCRETE), Meaningless) != allowed
 
 
 @pytest.mark.exhaustive

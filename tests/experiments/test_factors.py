@@ -14,7 +14,7 @@ from firsttouch.experiments.contract.base import Experiment, Factor, describe_fa
 @pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)
 def test_every_factor_is_described(experiment: Experiment) -> None:
     for device in (opencl(GPU), opencl(OPENCL_GPU), amd()):
-        factors = [*experiment.factors(device, "full"), *experiment.optional()]
+        factors = experiment.factors(device, "full")
         for name, about in describe_factors(factors).items():
             assert about["doc"], name
             assert about["accepts"], name

@@ -58,7 +58,7 @@ def counters(factors: dict[str, Scalar], chance: random.Random) -> dict[str, Sca
 def planned_points(experiment: str, devices: list[DeviceInfo], preset: str) -> list[Planned]:
     known = all_experiments()[experiment]
     devices = devices if known.across_devices or known.ranks else devices[:1]
-    switches: dict[str, Any] = {"xnack": ["0", "1"]} if devices[0].kind == "hip" and known.switches_of else {}
+    switches: dict[str, Any] = {"xnack": ["0", "1"]} if devices[0].kind == "hip" and known.planning.switches_of else {}
     request = Request(
         schema=SCHEMA, experiments=[experiment], devices=[d.name for d in devices], preset=preset, seed=1, set=switches,
         ranks=2 if known.ranks else None,

@@ -15,7 +15,7 @@ from tests.findings import assert_finding, claims
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.contract.base import Measurement, Point
+from firsttouch.experiments.contract.base import Meaningless, Measurement, Point
 from firsttouch.experiments.pagefault import COST, SINGLE
 from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
@@ -116,7 +116,7 @@ def test_mmap_is_measured_on_every_device_and_malloc_is_a_variant() -> None:
 def test_threads_go_with_the_scenarios_that_time_the_cpu() -> None:
     def meaningless(scenario: str, threads: int) -> bool:
         factors = factors_of(PAGEFAULT, with_mmap(), scenario=scenario, threads=threads)
-        return bool(PAGEFAULT.why_meaningless(factors, DISCRETE))
+        return isinstance(PAGEFAULT.skip(factors, with_mmap()), Meaningless)
 
     assert [meaningless(scenario, 1) for scenario in ("cpu", "gpu-major", "gpu-minor", "prefault+minor")] == [
         False, True, True, False
@@ -126,13 +126,15 @@ def test_threads_go_with_the_scenarios_that_time_the_cpu() -> None:
 
 def test_where_kernels_run_on_the_cpu_its_touch_leaves_no_fault_to_them() -> None:
     for scenario, skipped in {"cpu": False, "gpu-major": False, "gpu-minor": True, "prefault+minor": True}.items():
-        factors = factors_of(PAGEFAULT, PROCESSOR, allocator="svm-fine", scenario=scenario)
+        factors = factors_of(PAGEFAULT, PROCESSOR, allocator="svm-fine", scenario=scenario, threads=0)
         assert bool(PAGEFAULT.skip(factors, PROCESSOR)) == skipped
 
 
 def test_loads_are_compared_at_few_points() -> None:
     def measures(pages: int, **changed: Scalar) -> bool:
-        factors = factors_of(PAGEFAULT, with_mmap(), allocator="managed", access="load", pages=pages, **changed)
+        factors = factors_of(
+            PAGEFAULT, with_mmap(), allocator="managed", access="load", threads=0, pages=pages, **changed
+        )
         return not left_out_of(PAGEFAULT, factors, with_mmap(), "standard")
 
     assert [measures(pages, scenario="gpu-major") for pages in (1, 10, 10_000)] == [True, False, True]

@@ -13,13 +13,14 @@ from msgspec import structs
 from firsttouch.base.errors import NotModelled, UsageError
 from firsttouch.cli.measured import check_explained
 from firsttouch.experiments.contract.base import Experiment, Factor, Measurement
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.harness.explaining import explain
 from firsttouch.harness.outcomes.explanations import Explanation
 from firsttouch.harness.outcomes.predicted_terms import figures, with_terms
 from firsttouch.model.platform import Platform, platform_of
 from firsttouch.model.terms import Term
 from firsttouch.profile.events.predicted_trace import write_predicted_trace
-from firsttouch.records.schema import SCHEMA, Factors, Point, PredictedTerm, Record, Summary
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Point, PredictedTerm, Record, Summary
 
 DEVICE = "model:gh200"
 GB = 10**9
@@ -30,7 +31,7 @@ class Passing(Experiment):
 
     name: ClassVar[str] = "app"
 
-    def optional(self) -> list[Factor]:
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         return [Factor("iterations", (10,), "count")]
 
     def predict(self, point: Point, platform: Any) -> Measurement:

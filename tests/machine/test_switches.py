@@ -68,8 +68,6 @@ def test_every_experiment_that_uses_memory_has_the_factor_xnack() -> None:
     without = {"codegen", "context"}
     copying = {"transfer", "p2p-copy", "p2p-message", "collective", "concurrency", "migration", "exchange"}
     for name, experiment in all_experiments().items():
-        if experiment.supports(HIP):
-            continue
         names = [factor.name for factor in factors_of(experiment, HIP, "quick")]
         assert ("xnack" in names) == (name not in without), name
         assert ("sdma" in names) == (name in copying), name

@@ -48,9 +48,7 @@ class Windowed(_Recorded, Experiment):
     name = "windowed"
     order = 905
     question = "What did the driver move in each half?"
-
-    def environment(self, factors):
-        return {events.VARIABLE: str(int(factors["n"] > 0))}
+    worker = WorkerRules(environment=lambda factors: {events.VARIABLE: str(int(factors["n"] > 0))})
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device = session.device.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
+from firsttouch.api import Experiment, Factor, Measurement, Metric, Planning, Point, Session, Unsupported
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.findings import Finding
 from firsttouch.records.schema import DeviceInfo, Record
@@ -18,12 +18,11 @@ class OfEach(Experiment):
     counted = "A made-up rate."
     source = "none"
     figures = ()
-    on_each = ({"n": 1},)
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        return None if device.role == "gpu" else "it is no GPU"
+    planning = Planning(on_each=({"n": 1},))
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if device.role != "gpu":
+            raise Unsupported("it is no GPU")
         return [Factor("n", [1, 2], "count")]
 
     def measure(self, point: Point, session: Session) -> Measurement:

@@ -14,7 +14,9 @@ class Failure(Exception):
 
 
 class Unsupported(Exception):
-    """A point turned out to be impossible while it was measured. It is recorded as skipped with this text."""
+    """A device cannot do what was asked for. A point that turns out to be impossible while it is measured, or an
+    experiment that cannot run on a device, is recorded as skipped with this text.
+    """
 
 
 class NotModelled(Unsupported):

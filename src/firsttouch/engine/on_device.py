@@ -12,22 +12,20 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.values import valid_values
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Meaningless
 from firsttouch.experiments.contract.contract import (
     environment_of,
     factors_of,
     is_sampled,
     places_of,
-    why_meaningless,
     why_skipped,
-    why_unsupported,
 )
-from firsttouch.experiments.contract.presets import excluded, holds, left_out, meets, not_measured
+from firsttouch.experiments.contract.presets import excluded, holds, meets, not_measured
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.equal_places import MOST_PAIRS, EqualPlaces
@@ -60,6 +58,8 @@ class ExperimentOnDevice:
     factors: list[Factor]
     preset: Preset
     reason: str = ""
+    optional: Sequence[Factor] = ()
+    """The factors that points have only if --set names them."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment variables of every worker. Those of the experiment take precedence."""
     chosen: set[str] = field(default_factory=set)
@@ -165,7 +165,7 @@ class ExperimentOnDevice:
         name = self.device.name
         for candidate in self._candidates():
             factors = candidate.factors
-            if reason := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
+            if reason := _why_no_point(candidate):
                 meaningless.setdefault(self._chosen_values(factors), reason)
             elif not self.chosen and (reason := not_measured(candidate)):
                 left_out_why[reason] = None
@@ -244,7 +244,7 @@ class ExperimentOnDevice:
         """A point that is measured, or skipped because the device cannot measure it."""
         experiment, factors = self.experiment, candidate.factors
         if self.device.modelled is not None:  # a worker predicts any number of points, and leaves nothing changed
-            return self._point(factors, request, reason=why_skipped(experiment, factors, candidate.device))
+            return self._point(factors, request, reason=why_skipped(candidate))
         ranks = experiment.ranks if places else None
         one_process = ranks is not None and ranks.in_one_process(factors)
         peer_names = (
@@ -253,7 +253,7 @@ class ExperimentOnDevice:
         return self._point(
             factors,
             request,
-            reason=why_skipped(experiment, factors, candidate.device),
+            reason=why_skipped(candidate),
             fresh=experiment.worker.fresh,
             own_worker=experiment.worker.own,
             environment={**self.device.environment, **self.environment, **environment_of(experiment, factors)},
@@ -281,7 +281,7 @@ class ExperimentOnDevice:
             preset=request.preset,
             seed=request.seed,
             tolerance=BUDGETS[self.preset].tolerance,
-            setup=self.experiment.setup if self.device.modelled is None else 0.0,
+            setup=self.experiment.planning.setup if self.device.modelled is None else 0.0,
             **how,
         )
 
@@ -309,7 +309,7 @@ class ExperimentOnDevice:
         choices = [self._chosen_values(candidate.factors) for candidate, _ in candidates]
         covered = set(itertools.compress(choices, kept))
         missing = [i for i, choice in enumerate(choices) if choice not in covered]
-        reasons = {i: why_skipped(self.experiment, candidates[i][0].factors, candidates[i][0].device) for i in missing}
+        reasons = {i: why_skipped(candidates[i][0]) for i in missing}
         measurable = {choices[i] for i in missing if not reasons[i]}
         usual = {i for i in missing if not reasons[i] and self._is_usual(candidates[i][0].factors)}
         with_usual = {choices[i] for i in usual}
@@ -340,8 +340,8 @@ class ExperimentOnDevice:
     def _is_measured(self, factors: Factors) -> bool:
         key = tuple(factors.items())
         if key not in self._measured_by_preset:
-            is_point = not why_meaningless(self.experiment, factors, self.device)
-            self._measured_by_preset[key] = is_point and not left_out(self._candidate(factors))
+            candidate = self._candidate(factors)
+            self._measured_by_preset[key] = not _why_no_point(candidate) and not not_measured(candidate)
         return self._measured_by_preset[key]
 
     def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
@@ -362,28 +362,35 @@ class ExperimentOnDevice:
         return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)
 
 
+def _why_no_point(candidate: Candidate) -> str:
+    """Why a combination is no point at all; '' if it is one, which may be skipped or left out by the preset."""
+    reason = why_skipped(candidate)
+    return reason if isinstance(reason, Meaningless) else excluded(candidate)
+
+
 def on_device(
     name: str, experiment: Experiment, device: DeviceInfo, preset: Preset, sets: Mapping[str, Sequence[Scalar]]
 ) -> ExperimentOnDevice:
     """An experiment on a device, with its factors, including the optional ones that --set names."""
-    if reason := why_unsupported(experiment, device):
-        return ExperimentOnDevice(name, experiment, device, [], preset, reason)
-    factors = {factor.name: factor for factor in factors_of(experiment, device, preset)}
-    for factor in experiment.optional():
-        if factor.name in sets:
-            if factor.only_on not in ("", device.name):
-                reason = f"{factor.name} goes with the device {factor.only_on} only"
-                return ExperimentOnDevice(name, experiment, device, [], preset, reason, elsewhere=True)
-            factors.setdefault(factor.name, factor)
-    return ExperimentOnDevice(name, experiment, device, list(factors.values()), preset)
+    try:
+        factors = factors_of(experiment, device, preset)
+    except Unsupported as error:
+        return ExperimentOnDevice(name, experiment, device, [], preset, str(error))
+    optional = [factor for factor in factors if factor.optional]
+    named = [factor for factor in optional if factor.name in sets]
+    if elsewhere := [factor for factor in named if factor.only_on not in ("", device.name)]:
+        reason = f"{elsewhere[0].name} goes with the device {elsewhere[0].only_on} only"
+        return ExperimentOnDevice(name, experiment, device, [], preset, reason, elsewhere=True)
+    usual = [factor for factor in factors if not factor.optional]
+    return ExperimentOnDevice(name, experiment, device, [*usual, *named], preset, optional=optional)
 
 
 def _values_on_each(factor: Factor, experiment: Experiment) -> list[Scalar]:
     """The values of a factor with which a point may be measured on each of several equal devices."""
-    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.on_each]
+    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.planning.on_each]
     return [value for value in factor.values if any(holds(condition, value) for condition in conditions)]
 
 
 def _on_each(candidate: Candidate) -> bool:
     """Whether a point is measured on each of several equal devices."""
-    return any(meets(candidate, conditions) for conditions in candidate.experiment.on_each)
+    return any(meets(candidate, conditions) for conditions in candidate.experiment.planning.on_each)

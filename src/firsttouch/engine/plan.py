@@ -29,7 +29,10 @@ _MOST_NAMED = 4
 
 
 def _check_sets(
-    sets: Mapping[str, Sequence[Scalar]], pairs: Sequence[ExperimentOnDevice], limits: Mapping[str, int]
+    sets: Mapping[str, Sequence[Scalar]],
+    pairs: Sequence[ExperimentOnDevice],
+    limits: Mapping[str, int],
+    facts: PlanningFacts,
 ) -> None:
     """Raises UsageError for a factor or a value of --set that no pair accepts."""
     by_name: dict[str, list[Factor]] = {}
@@ -38,11 +41,9 @@ def _check_sets(
             by_name.setdefault(factor.name, []).append(factor)
     for name, values in sets.items():
         if name not in by_name:
-            if reason := next(filter(None, (pair.experiment.why_no_factor(name) for pair in pairs)), ""):
+            if reason := next(filter(None, (facts.why_no_factor(pair.name, name) for pair in pairs)), ""):
                 raise UsageError(reason)
-            raise unknown(
-                "factor", name, dict.fromkeys([*by_name, *(f.name for p in pairs for f in p.experiment.optional())])
-            )
+            raise unknown("factor", name, dict.fromkeys([*by_name, *(f.name for p in pairs for f in p.optional)]))
         for value in values:
             _check_value(name, str(value), by_name[name], limits)
 
@@ -103,11 +104,11 @@ def make_plan(
     pairs = [pair for pair in pairs if not pair.elsewhere]
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
-        _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
+        _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0}, facts)
     alike = EqualPlaces.of(d for d in selected if d.role == "gpu" and not request.every_device)
     pairs = _set_equal_places(pairs, alike)
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
-    plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))
+    plan = _points(pairs, request, devices, sharing, sum(e.planning.share for e in experiments.values()))
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
         stated = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
         reasons = dict.fromkeys(stated) or [f"no device or no {facts.noun} is available"]
@@ -152,7 +153,7 @@ def _points(
         if request.events:
             pair.environment = {events.VARIABLE: "1"}
         kind, time_class = pair.device.kind, pair.device.capabilities.time_class
-        total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.share / shares
+        total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.planning.share / shares
         points = pair.plan(request, {device.name: device for device in devices})
         seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
         seconds = of_first.setdefault((pair.name, pair.equal_places.first(pair.device.name)), seconds)
@@ -223,7 +224,7 @@ def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], prese
         name=experiment.name,
         question=experiment.question,
         unit=experiment.metric.unit,
-        factors=describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
+        factors=describe_factors([*(f for p in pairs for f in p.factors), *(f for p in pairs for f in p.optional)]),
         devices={p.device.name: {f.name: _accepted_words(f) for f in p.factors} for p in pairs if not p.reason},
         not_on={p.device.name: p.reason for p in pairs if p.reason},
         counters=isinstance(experiment.counting, CountingRules),

@@ -6,7 +6,7 @@ in firsttouch/engine/work_kinds.py; nothing in this folder names one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,12 +22,14 @@ class PlanningFacts:
     """What the planner must know about a kind of work.
 
     noun: what the names in a call refer to. skips_are_results: whether a plan whose points are all skipped is still
-    recorded. hints: by factor, the advice to print if its values left nothing to measure.
+    recorded. hints: by factor, the advice to print if its values left nothing to measure. why_no_factor: why what a
+    call names has no factor that --set names, in one sentence, or '' if there is no more to say.
     """
 
     noun: str = "experiment"
     skips_are_results: bool = True
     hints: Mapping[str, str] = field(default_factory=dict)
+    why_no_factor: Callable[[str, str], str] = lambda name, factor: ""
 
 
 DEFAULT_FACTS = PlanningFacts()

@@ -126,6 +126,12 @@ def _shortened_values(values: Sequence[str]) -> str:
     return f"{values[0]}, {values[1]}, ..., {values[-1]} ({len(values)} values)"
 
 
+def _why_no_factor(app: str, factor: str) -> str:
+    from firsttouch.harness.placements import why_no_setting
+
+    return why_no_setting(apps.all_apps()[app], factor)
+
+
 class ApplicationWork(Work):
     """`firsttouch app`."""
 
@@ -134,6 +140,7 @@ class ApplicationWork(Work):
         noun="application",
         skips_are_results=False,
         hints={"strategy": "without --strategy, all that the device offers are tried"},
+        why_no_factor=_why_no_factor,
     )
     timeout = 600.0
     """Seconds for one point with all its repetitions."""
@@ -173,8 +180,7 @@ class ApplicationWork(Work):
         """
         from firsttouch.experiments.contract.rank_interfaces import devices_of
 
-        known_apps = self.experiments({}).values()
-        usable = [device for device in devices if any(app.supports(device) is None for app in known_apps)]
+        usable = [device for device in devices if device.capabilities.runs_kernels]
         if (request.ranks or 1) > 1:
             usable = [device for device in usable if device.name == devices_of(device)[0]]
         return super().default_devices(without_processors(usable) or devices, request)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MMAP_EVERY_BLOCK,
@@ -76,14 +76,18 @@ class Accounting(Experiment):
         Heat(series="call_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",
              y_title="counter", z_title="more in use after the call", title="Growth of each counter by the call"),
     )  # fmt: skip
-    share = 0.5
-    setup = 0.25
 
-    rules = (
-        leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
-                  runs_kernels=True, plain_host=True, toucher="cpu"),
-        leave_out("plain host memory that the GPU cannot reach is recorded once",
-                  runs_kernels=True, plain_host=True, common=False, skipped=True),
+    # Every trial's memory is new to the process.
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
+    planning = Planning(
+        share=0.5,
+        setup=0.25,
+        rules=(
+            leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
+                      runs_kernels=True, plain_host=True, toucher="cpu"),
+            leave_out("plain host memory that the GPU cannot reach is recorded once",
+                      runs_kernels=True, plain_host=True, common=False, skipped=True),
+        ),
     )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
@@ -98,9 +102,6 @@ class Accounting(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), factors.text("toucher"))
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK  # so that every trial's memory is new to the process
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, agent, size = point.text("allocator"), point.text("toucher"), point.size("size")

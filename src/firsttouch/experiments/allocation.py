@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Measurement,
+    Planning,
+    Point,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
 from firsttouch.experiments.contract.modelled import known_prices, predicted
 from firsttouch.experiments.contract.presets import SHORT, STANDARD, Below, Contains, Not, exclude, leave_out, take_only
@@ -106,35 +114,37 @@ class Allocation(Experiment):
         Bar(x="allocator", colour="call", where={"call": tuple(TOUCHED)}, log_y=True, y_title="time per free",
             title="Time per free of memory that was touched"),
     )  # fmt: skip
-    share = 1.5
-    setup = 0.08
     worker = WorkerRules(
         own=True,  # malloc keeps what others freed: 64 KiB took 23 ns after them, and 831 ns in a new process
         timeout=240.0,  # 100 blocks of 1 GiB of page-locked memory take about a minute
     )
 
-    rules = (
-        leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),
-        exclude("frees of touched memory are measured at one size", call=tuple(TOUCHED), size=Not(TOUCHED_SIZE),
-                chosen=Not(Contains("size"))),
-        exclude("frees of touched memory are measured with single blocks", call=tuple(TOUCHED), chunks=Not(1),
-                chosen=Not(Contains("chunks"))),
-        exclude("this size is for frees of touched memory", SHORT, call=CALLS, size=TOUCHED_SIZE,
-                chosen=Not(Contains("size"))),
-        exclude("single blocks are those of 256 MiB, and those that were touched", SHORT, call=CALLS, chunks=1,
-                size=Not(WHOLE_SIZE), chosen=Not(Contains("chunks"))),
-        exclude("blocks of 256 MiB are measured singly", SHORT, size=WHOLE_SIZE, chunks=Not(1),
-                chosen=Not(Contains("size"))),
-        exclude("blocks of 256 MiB are measured where their pages are there at once", SHORT, size=WHOLE_SIZE,
-                whole=False, chosen=Not(Contains("size"))),
-        take_only("frees of touched memory are measured for plain host memory and memory that moves",
-                  of={"call": tuple(TOUCHED)}, freed_pages=True),
-        leave_out("single blocks are measured where 100 may take too much memory or time",
-                  chunks=1, size=Below(16 * MiB)),
-        take_only("frees are measured at every second size", STANDARD,
-                  of={"call": "free"}, size=(64, 4 * KiB, 64 * KiB, 256 * KiB, 4 * MiB, WHOLE_SIZE)),
+    planning = Planning(
+        share=1.5,
+        setup=0.08,
+        rules=(
+            leave_out("plain host memory is measured on the device cpu", runs_kernels=True, plain_host=True),
+            exclude("frees of touched memory are measured at one size", call=tuple(TOUCHED), size=Not(TOUCHED_SIZE),
+                    chosen=Not(Contains("size"))),
+            exclude("frees of touched memory are measured with single blocks", call=tuple(TOUCHED), chunks=Not(1),
+                    chosen=Not(Contains("chunks"))),
+            exclude("this size is for frees of touched memory", SHORT, call=CALLS, size=TOUCHED_SIZE,
+                    chosen=Not(Contains("size"))),
+            exclude("single blocks are those of 256 MiB, and those that were touched", SHORT, call=CALLS, chunks=1,
+                    size=Not(WHOLE_SIZE), chosen=Not(Contains("chunks"))),
+            exclude("blocks of 256 MiB are measured singly", SHORT, size=WHOLE_SIZE, chunks=Not(1),
+                    chosen=Not(Contains("size"))),
+            exclude("blocks of 256 MiB are measured where their pages are there at once", SHORT, size=WHOLE_SIZE,
+                    whole=False, chosen=Not(Contains("size"))),
+            take_only("frees of touched memory are measured for plain host memory and memory that moves",
+                      of={"call": tuple(TOUCHED)}, freed_pages=True),
+            leave_out("single blocks are measured where 100 may take too much memory or time",
+                      chunks=1, size=Below(16 * MiB)),
+            take_only("frees are measured at every second size", STANDARD,
+                      of={"call": "free"}, size=(64, 4 * KiB, 64 * KiB, 256 * KiB, 4 * MiB, WHOLE_SIZE)),
+        ),
+        properties={"freed_pages": _frees_pages, "whole": _has_pages_at_return},
     )  # fmt: skip
-    properties: ClassVar = {"freed_pages": _frees_pages, "whole": _has_pages_at_return}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     allocator_factor,
@@ -19,7 +26,7 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import HARDWARE
-from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, Above, Not, leave_out, take, take_only, varied
+from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, Above, Not, leave_out, take, take_only
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.machine.hosts import usable_processors
@@ -103,6 +110,11 @@ def _uses_all_threads(candidate: Candidate) -> bool:
     return all(candidate.factors[name] in (0, number) for name, number in most.items())
 
 
+def _is_usual(candidate: Candidate) -> bool:
+    base_point = {"type": "u64", "elements": MIDDLE_ELEMENTS, "scope": "system"}
+    return _uses_all_threads(candidate) and candidate.factors.items() >= base_point.items()
+
+
 class Atomics(Experiment):
     """Random elements of a histogram incremented by CPU and GPU. Source: IISWC 2025 Sec. III-A4."""
 
@@ -151,43 +163,41 @@ class Atomics(Experiment):
              x_title="GPU threads", y_title="CPU threads", z_title="GPU's rate together over its rate alone",
              title="The GPU's rate while the CPU updates too, relative to its rate alone"),
     )  # fmt: skip
-    share = 1.0
-    setup = 0.15
 
-    rules = (
-        leave_out("points with both agents also measure the CPU alone", SHORT, runs_kernels=True, who="cpu"),
-        leave_out("the CPU's accesses to plain host memory are measured on the device cpu",
-                  runs_kernels=True, who="cpu",
-                  plain_host=True),
-        take_only("what cannot be measured is recorded once", of={"skipped": True}, usual=True, reading="progress"),
-        take_only("other allocators are measured with the middle histogram and all threads",
-                  SHORT, of={"curves": False},
-                  usual=True, reading="progress"),
-        leave_out("runs of both agents on memory whose pages move differ too much to show the cost of reading",
-                  reading="end", who="both", migrating=True),
-        leave_out("the cost of reading the counts is measured with one agent", SHORT, reading="end", who="both"),
-        take_only("the cost of reading the counts is measured at one point",
-                  of={"reading": "end"}, usual=True, curves=True),
-        leave_out("histograms in managed memory end at 512 MiB", migrating=True, elements=Above(BEYOND_CACHES)),
-        leave_out("other allocators are measured with all threads only", FULL, curves=False, all_threads=False),
-        take("the full preset measures every combination", FULL),
-        take_only("device scope is measured on the middle histogram with all threads", of={"scope": "device"},
-                  all_threads=True, elements=MIDDLE_ELEMENTS),
-        leave_out("both agents together are measured on the middle histogram only",
-                  who="both", elements=Not(MIDDLE_ELEMENTS)),
-        leave_out("both agents together are measured with integers only", QUICK, who="both", type="f64"),
-        leave_out("both agents together are measured on f64 with all threads only",
-                  who="both", type="f64", all_threads=False),
+    planning = Planning(
+        setup=0.15,
+        rules=(
+            leave_out("points with both agents also measure the CPU alone", SHORT, runs_kernels=True, who="cpu"),
+            leave_out("the CPU's accesses to plain host memory are measured on the device cpu",
+                      runs_kernels=True, who="cpu",
+                      plain_host=True),
+            take_only("what cannot be measured is recorded once", of={"skipped": True}, usual=True, reading="progress"),
+            take_only("other allocators are measured with the middle histogram and all threads",
+                      SHORT, of={"curves": False},
+                      usual=True, reading="progress"),
+            leave_out("runs of both agents on memory whose pages move differ too much to show the cost of reading",
+                      reading="end", who="both", migrating=True),
+            leave_out("the cost of reading the counts is measured with one agent", SHORT, reading="end", who="both"),
+            take_only("the cost of reading the counts is measured at one point",
+                      of={"reading": "end"}, usual=True, curves=True),
+            leave_out("histograms in managed memory end at 512 MiB", migrating=True, elements=Above(BEYOND_CACHES)),
+            leave_out("other allocators are measured with all threads only", FULL, curves=False, all_threads=False),
+            take("the full preset measures every combination", FULL),
+            take_only("device scope is measured on the middle histogram with all threads", of={"scope": "device"},
+                      all_threads=True, elements=MIDDLE_ELEMENTS),
+            leave_out("both agents together are measured on the middle histogram only",
+                      who="both", elements=Not(MIDDLE_ELEMENTS)),
+            leave_out("both agents together are measured with integers only", QUICK, who="both", type="f64"),
+            leave_out("both agents together are measured on f64 with all threads only",
+                      who="both", type="f64", all_threads=False),
+        ),
+        properties={
+            "who": lambda candidate: _participants_word(candidate.factors),
+            "curves": _has_curves,
+            "all_threads": _uses_all_threads,
+            "usual": _is_usual,
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "who": lambda candidate: _participants_word(candidate.factors),
-        "curves": _has_curves,
-        "all_threads": _uses_all_threads,
-        "usual": lambda candidate: _uses_all_threads(candidate) and not varied(candidate),
-    }
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"type": "u64", "elements": MIDDLE_ELEMENTS, "scope": "system"}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         elements = [1, MIDDLE_ELEMENTS, 2**20, *{"quick": (), "standard": (BEYOND_CACHES,), "full": (2**30,)}[preset]]
@@ -212,15 +222,12 @@ class Atomics(Experiment):
             Factor("reading", ("progress", "end"), doc="when the counts are read"),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agents = participants(factors)
         if not agents:
-            return "without threads of the CPU or the GPU nothing is updated"
+            return Meaningless("without threads of the CPU or the GPU nothing is updated")
         if "cpu" in agents and factors["scope"] == "device":
-            return "scope=device does not include the CPU"
-        return ""
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless("scope=device does not include the CPU")
         agents, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"

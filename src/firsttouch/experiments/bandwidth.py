@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
 from firsttouch.base.units import format_number
-from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     MIN_STREAM_BYTES,
     GiB,
@@ -39,6 +48,7 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take,
     take_only,
+    varied_from,
 )
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, tied
@@ -189,65 +199,71 @@ class Bandwidth(Experiment):
              x_title="CPU threads", y_title="bandwidth, GB/s", where={"threads": BEST, "arrays": "memory"},
              title="Bandwidth over CPU threads, as tried for threads=best"),
     )  # fmt: skip
-    share = 3.0
-    setup = 0.2
     counting = CountingRules()
 
-    rules = (
-        exclude("arrays=memory takes arrays that no cache holds, unless --set arrays=memory size=... names others",
-                arrays="memory", beyond=False, chosen=Not(ContainsAll(("arrays", "size")))),
-        exclude("the sweep runs the triad, unless --set kernel=... names others",
-                QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(Contains("kernel"))),
-        exclude("sweeps over other allocators run the triad, unless --set kernel=... names others",
-                arrays="sweep", kernel=Not("triad"), main_curve=False, chosen=Not(Contains("kernel"))),
-        exclude("the sweep runs copy, triad, read and write, unless --set kernel=... names others",
-                arrays="sweep", kernel=("scale", "add"), chosen=Not(Contains("kernel"))),
-        leave_out("the CPU's streams through plain host memory are measured on the device cpu", measured_on_cpu=True),
-        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
-                  SHORT, same_memory=True),
-        take_only("memory that the agent cannot reach is recorded once", of={"reachable": False},
-                  arrays="memory", beyond=True, kernel="triad", stores="normal", first_touch="self"),
-        leave_out("the sweep ends where arrays exceed the caches", arrays="sweep", beyond=True),
-        leave_out("the sweep uses normal stores to arrays that the same agent touched first", arrays="sweep",
-                  varied=Not(NOTHING)),
-        leave_out("the sweep uses all threads", arrays="sweep", threads=1),
-        leave_out("scale and add perform like copy and triad", arrays="sweep", kernel=("scale", "add")),
-        leave_out("sweeps over other allocators run the triad", arrays="sweep", kernel=Not("triad"), main_curve=False),
-        leave_out("the quick preset sweeps with the triad, unless --set arrays=sweep kernel=... names others",
-                  QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(ContainsAll(("arrays", "kernel")))),
-        leave_out("the standard preset sweeps with others at every second octave, unless --set names them",
-                  STANDARD, arrays="sweep", kernel=Not("triad"), size=Not(Octave(2)),
-                  chosen=Not(ContainsAll(("arrays", "kernel")))),
-        take("the main sweep has every size", arrays="sweep", main_curve=True),
-        leave_out("the quick preset has one sweep", QUICK, arrays="sweep"),
-        take_only("sweeps over other allocators are measured at every second octave",
-                  of={"arrays": "sweep"}, size=Octave(2)),
-        leave_out("plain host memory that the GPU touched first is streamed with normal stores",
-                  SHORT, agent="cpu", plain_host=True, first_touch="other", stores=Not("normal")),
-        leave_out("of plain host memory that the GPU touched first, the usual kind is streamed",
-                  SHORT, agent="cpu", plain_host=True, first_touch="other", common=False),
-        leave_out("a single thread runs the triad only", threads=1, kernel=Not("triad")),
-        leave_out("a single thread runs with normal stores to arrays that it touched first",
-                  threads=1, varied=Not(NOTHING)),
-        leave_out("scale and add perform like copy and triad", QUICK, kernel=("scale", "add")),
-        leave_out("kernels on the host's processor run the triad in a quick run",
-                  QUICK, runs_on="processor", kernel=Not("triad")),
-        leave_out("nontemporal stores are measured for the triad on the main allocator only",
-                  QUICK, stores="nontemporal", kernel=Not("triad")),
-        leave_out("nontemporal stores are measured for the triad on the main allocator only",
-                  QUICK, stores="nontemporal", main_curve=False),
-        take("the full preset measures every combination", FULL),
-        take("every kernel is measured on the main allocator", main_curve=True, stores="normal", first_touch="self"),
-        leave_out("other combinations are measured at the smallest size that exceeds the caches", oversized=True),
-        leave_out("a single thread is measured on the main allocator only", threads=1, main_curve=False),
-        leave_out("other combinations are measured with the triad only", kernel=Not("triad"), main_curve=False),
-        leave_out("other combinations are measured with the triad only", kernel=Not("triad"), first_touch="other"),
+    planning = Planning(
+        share=3.0,
+        setup=0.2,
+        rules=(
+            exclude("arrays=memory takes arrays that no cache holds, unless --set arrays=memory size=... names others",
+                    arrays="memory", beyond=False, chosen=Not(ContainsAll(("arrays", "size")))),
+            exclude("the sweep runs the triad, unless --set kernel=... names others",
+                    QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(Contains("kernel"))),
+            exclude("sweeps over other allocators run the triad, unless --set kernel=... names others",
+                    arrays="sweep", kernel=Not("triad"), main_curve=False, chosen=Not(Contains("kernel"))),
+            exclude("the sweep runs copy, triad, read and write, unless --set kernel=... names others",
+                    arrays="sweep", kernel=("scale", "add"), chosen=Not(Contains("kernel"))),
+            leave_out("the CPU's streams through plain host memory are measured on the device cpu",
+                      measured_on_cpu=True),
+            leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                      SHORT, same_memory=True),
+            take_only("memory that the agent cannot reach is recorded once", of={"reachable": False},
+                      arrays="memory", beyond=True, kernel="triad", stores="normal", first_touch="self"),
+            leave_out("the sweep ends where arrays exceed the caches", arrays="sweep", beyond=True),
+            leave_out("the sweep uses normal stores to arrays that the same agent touched first", arrays="sweep",
+                      varied=Not(NOTHING)),
+            leave_out("the sweep uses all threads", arrays="sweep", threads=1),
+            leave_out("scale and add perform like copy and triad", arrays="sweep", kernel=("scale", "add")),
+            leave_out("sweeps over other allocators run the triad", arrays="sweep", kernel=Not("triad"),
+                      main_curve=False),
+            leave_out("the quick preset sweeps with the triad, unless --set arrays=sweep kernel=... names others",
+                      QUICK, arrays="sweep", kernel=Not("triad"), chosen=Not(ContainsAll(("arrays", "kernel")))),
+            leave_out("the standard preset sweeps with others at every second octave, unless --set names them",
+                      STANDARD, arrays="sweep", kernel=Not("triad"), size=Not(Octave(2)),
+                      chosen=Not(ContainsAll(("arrays", "kernel")))),
+            take("the main sweep has every size", arrays="sweep", main_curve=True),
+            leave_out("the quick preset has one sweep", QUICK, arrays="sweep"),
+            take_only("sweeps over other allocators are measured at every second octave",
+                      of={"arrays": "sweep"}, size=Octave(2)),
+            leave_out("plain host memory that the GPU touched first is streamed with normal stores",
+                      SHORT, agent="cpu", plain_host=True, first_touch="other", stores=Not("normal")),
+            leave_out("of plain host memory that the GPU touched first, the usual kind is streamed",
+                      SHORT, agent="cpu", plain_host=True, first_touch="other", common=False),
+            leave_out("a single thread runs the triad only", threads=1, kernel=Not("triad")),
+            leave_out("a single thread runs with normal stores to arrays that it touched first",
+                      threads=1, varied=Not(NOTHING)),
+            leave_out("scale and add perform like copy and triad", QUICK, kernel=("scale", "add")),
+            leave_out("kernels on the host's processor run the triad in a quick run",
+                      QUICK, runs_on="processor", kernel=Not("triad")),
+            leave_out("nontemporal stores are measured for the triad on the main allocator only",
+                      QUICK, stores="nontemporal", kernel=Not("triad")),
+            leave_out("nontemporal stores are measured for the triad on the main allocator only",
+                      QUICK, stores="nontemporal", main_curve=False),
+            take("the full preset measures every combination", FULL),
+            take("every kernel is measured on the main allocator", main_curve=True, stores="normal",
+                 first_touch="self"),
+            leave_out("other combinations are measured at the smallest size that exceeds the caches", oversized=True),
+            leave_out("a single thread is measured on the main allocator only", threads=1, main_curve=False),
+            leave_out("other combinations are measured with the triad only", kernel=Not("triad"), main_curve=False),
+            leave_out("other combinations are measured with the triad only", kernel=Not("triad"), first_touch="other"),
+        ),
+        on_each=({"arrays": "memory", "kernel": "triad", "stores": "normal", "main_curve": True},),
+        properties={
+            "beyond": _is_beyond_caches,
+            "oversized": _is_oversized,
+            "varied": varied_from(lambda device: {"stores": "normal", "first_touch": "self"}),
+        },
     )  # fmt: skip
-    on_each = ({"arrays": "memory", "kernel": "triad", "stores": "normal", "main_curve": True},)
-    properties: ClassVar = {"beyond": _is_beyond_caches, "oversized": _is_oversized}
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"stores": "normal", "first_touch": "self"}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_gpu = not device.capabilities.on_host_processor
@@ -274,26 +290,24 @@ class Bandwidth(Experiment):
             Factor(
                 "size", list(dict.fromkeys([*memory, *sweep])), "size", doc="bytes of one array", least=MIN_STREAM_BYTES
             ),
-        ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [
-            Factor("launch", (SEARCHED, PER_ELEMENT), doc="shape of a GPU's launches"),
-            Factor("activity", ("off", "on"), doc="count the processors' TLB loads and interrupts during the samples"),
+            Factor("launch", (SEARCHED, PER_ELEMENT), doc="shape of a GPU's launches", optional=True),
+            Factor(
+                "activity",
+                ("off", "on"),
+                doc="count the processors' TLB loads and interrupts during the samples",
+                optional=True,
+            ),
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
+            return Meaningless("stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0")
+        if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
+            return Meaningless("the CPU has launch=searched only: each of its threads takes a part of the array")
+        if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
+            return Meaningless("the kernel read makes no stores")
         agent = factors.text("agent")
         return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
-            return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
-        if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
-            return "the CPU has launch=searched only: each of its threads takes a part of the array"
-        if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
-            return "the kernel read makes no stores"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device, size = point.text("agent"), session.device, point.size("size")

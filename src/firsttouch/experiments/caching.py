@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import msgspec
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.caching import is_cached
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MiB,
@@ -65,6 +72,21 @@ def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
 
 def _counts(candidate: Candidate) -> list[int]:
     return thread_counts(candidate.device, candidate.factors.text("agent"), candidate.preset)
+
+
+def _why_meaningless(factors: Factors) -> str:
+    pattern, other_loads = factors["pattern"], factors["loads"] != "cached"
+    if (pattern in SINGLE_PASS) == (factors["size"] == AUTO):
+        return "a single pass takes a size, and other patterns do not"
+    if factors["threads"] == 0 and pattern not in SINGLE_PASS:
+        return "only a single pass has as many threads as entries"
+    if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or other_loads):
+        return "pattern=reread takes one thread, cached loads and no padding"
+    if pattern == "one" and factors["padding"] != 0:
+        return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
+    if other_loads and factors["agent"] == "cpu":
+        return "whether the CPU's loads are cached depends on the memory, not on the load"
+    return ""
 
 
 class Caching(Experiment):
@@ -132,56 +154,57 @@ class Caching(Experiment):
         Table(where={"pattern": "reread"},
               columns=("agent", "allocator", "reread_ns", "cold_ns", "cached")),
     )  # fmt: skip
-    share = 1.0
 
-    rules = (
-        leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
-        take("whether memory is cached is measured for every allocator", pattern="reread"),
-        leave_out("a single pass is made by a thread for each entry, or by all processors",
-                  pattern=SINGLE_PASS, threads=Not(0)),
-        leave_out("the thread count belongs to the other agent", own_thread_count=False),
-        leave_out("what cannot be measured is recorded once", skipped=True),
-        leave_out("for other allocators only pattern=reread is measured", QUICK, main_curve=False),
-        take("curves over threads are measured also for page-locked and shared memory",
-             FULL, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
-             pattern=("own", "one"), loads="cached"),
-        take("curves over threads past the first-level cache are measured too",
-             FULL, first_agent=True, role=("device", "page-locked", "shared"), common=True,
-             pattern=("own", "one"), padding=(0, 32), loads="bypass-l1"),
-        take("curves over threads are measured also for page-locked and shared memory",
-             STANDARD, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
-             pattern=("own", "one"), adjacent_or_line_apart=True, loads="cached"),
-        take("a single pass is measured for every allocator",
-             FULL, main_curve=False, first_agent=True, pattern=SINGLE_PASS, loads="cached"),
-        take("a single pass is measured for every allocator",
-             STANDARD, main_curve=False, first_agent=True, pattern="single-pass", adjacent_or_line_apart=True,
-             loads="cached"),
-        take_only("for other allocators entries are measured adjacent and a line apart, by all threads",
-                  of={"main_curve": False},
-                  pattern="own", adjacent_or_line_apart=True, all_threads=True, loads="cached"),
-        take_only("loads past the first-level cache of the GPU, or staged, are measured adjacent and a line apart",
-                  FULL, of={"loads": ("bypass-l1", "staged")}, pattern=("own", "single-pass"),
-                  adjacent_or_line_apart=True),
-        take("the full preset measures every other combination", FULL),
-        leave_out("loads past the first-level cache of the GPU, or staged, are left to longer presets",
-                  QUICK, loads=("bypass-l1", "staged")),
-        take_only("other kinds of loads are measured with adjacent entries only",
-                  of={"loads": Not("cached")}, pattern="own", padding=0),
-        take_only("a single pass is measured with adjacent entries and a line apart",
-                  QUICK, of={"pattern": SINGLE_PASS}, pattern="single-pass", adjacent_or_line_apart=True),
-        take_only("pattern=even is measured with adjacent entries and all threads",
-                  QUICK, of={"pattern": "even"}, padding=0,
-                  all_threads=True),
-        leave_out("other paddings are measured with all threads only",
-                  QUICK, adjacent_or_line_apart=False, all_threads=False),
-    )  # fmt: skip
-    properties: ClassVar = {
-        "own_thread_count": lambda candidate: candidate.factors["threads"] in (0, *_counts(candidate)),
-        "all_threads": lambda candidate: candidate.factors["threads"] in (0, _counts(candidate)[-1]),
-        "adjacent_or_line_apart": lambda candidate: (
-            candidate.factors["padding"] in (0, LINE_PADDING[candidate.factors.text("agent")])
+    planning = Planning(
+        rules=(
+            leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
+            take("whether memory is cached is measured for every allocator", pattern="reread"),
+            leave_out("a single pass is made by a thread for each entry, or by all processors",
+                      pattern=SINGLE_PASS, threads=Not(0)),
+            leave_out("the thread count belongs to the other agent", own_thread_count=False),
+            leave_out("what cannot be measured is recorded once", skipped=True),
+            leave_out("for other allocators only pattern=reread is measured", QUICK, main_curve=False),
+            take("curves over threads are measured also for page-locked and shared memory",
+                 FULL, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
+                 pattern=("own", "one"), loads="cached"),
+            take("curves over threads past the first-level cache are measured too",
+                 FULL, first_agent=True, role=("device", "page-locked", "shared"), common=True,
+                 pattern=("own", "one"), padding=(0, 32), loads="bypass-l1"),
+            take("curves over threads are measured also for page-locked and shared memory",
+                 STANDARD, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
+                 pattern=("own", "one"), adjacent_or_line_apart=True, loads="cached"),
+            take("a single pass is measured for every allocator",
+                 FULL, main_curve=False, first_agent=True, pattern=SINGLE_PASS, loads="cached"),
+            take("a single pass is measured for every allocator",
+                 STANDARD, main_curve=False, first_agent=True, pattern="single-pass", adjacent_or_line_apart=True,
+                 loads="cached"),
+            take_only("for other allocators entries are measured adjacent and a line apart, by all threads",
+                      of={"main_curve": False},
+                      pattern="own", adjacent_or_line_apart=True, all_threads=True, loads="cached"),
+            take_only("loads past the first-level cache of the GPU, or staged, are measured adjacent and a line apart",
+                      FULL, of={"loads": ("bypass-l1", "staged")}, pattern=("own", "single-pass"),
+                      adjacent_or_line_apart=True),
+            take("the full preset measures every other combination", FULL),
+            leave_out("loads past the first-level cache of the GPU, or staged, are left to longer presets",
+                      QUICK, loads=("bypass-l1", "staged")),
+            take_only("other kinds of loads are measured with adjacent entries only",
+                      of={"loads": Not("cached")}, pattern="own", padding=0),
+            take_only("a single pass is measured with adjacent entries and a line apart",
+                      QUICK, of={"pattern": SINGLE_PASS}, pattern="single-pass", adjacent_or_line_apart=True),
+            take_only("pattern=even is measured with adjacent entries and all threads",
+                      QUICK, of={"pattern": "even"}, padding=0,
+                      all_threads=True),
+            leave_out("other paddings are measured with all threads only",
+                      QUICK, adjacent_or_line_apart=False, all_threads=False),
         ),
-    }
+        properties={
+            "own_thread_count": lambda candidate: candidate.factors["threads"] in (0, *_counts(candidate)),
+            "all_threads": lambda candidate: candidate.factors["threads"] in (0, _counts(candidate)[-1]),
+            "adjacent_or_line_apart": lambda candidate: (
+                candidate.factors["padding"] in (0, LINE_PADDING[candidate.factors.text("agent")])
+            ),
+        },
+    )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         most = max(MAX_THREADS if agent == "gpu" else usable_processors(device) for agent in agents(device))
@@ -216,21 +239,9 @@ class Caching(Experiment):
             ),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        pattern, other_loads = factors["pattern"], factors["loads"] != "cached"
-        if (pattern in SINGLE_PASS) == (factors["size"] == AUTO):
-            return "a single pass takes a size, and other patterns do not"
-        if factors["threads"] == 0 and pattern not in SINGLE_PASS:
-            return "only a single pass has as many threads as entries"
-        if pattern == "reread" and (factors["threads"] != 1 or factors["padding"] != 0 or other_loads):
-            return "pattern=reread takes one thread, cached loads and no padding"
-        if pattern == "one" and factors["padding"] != 0:
-            return "a single entry has no neighbour, so pattern=one goes with padding=0 only"
-        if other_loads and factors["agent"] == "cpu":
-            return "whether the CPU's loads are cached depends on the memory, not on the load"
-        return ""
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors):
+            return Meaningless(meaningless)
         agent, threads = factors.text("agent"), factors.count("threads")
         most = usable_processors(device) if agent == "cpu" else MAX_THREADS
         if threads > most:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, ReportSection
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
@@ -226,16 +226,18 @@ class Codegen(Experiment):
         Table(titles={"median": "instructions"},
               columns=("operation", "made", "instruction", "read_from", "median")),
     )  # fmt: skip
-    share = 0.1
-    setup = 0.45
-    switches_of = ()
+    planning = Planning(
+        share=0.1,
+        setup=0.45,
+        switches_of=(),
+    )
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        return [Factor("operation", OPERATIONS, doc="what the code does")]
-
-    def optional(self) -> list[Factor]:
         doc = "compile for this GPU, which need not be here; needs NVRTC, or clang or hipRTC"
-        return [Factor(TARGET, (), "name", choices=EXAMPLES, doc=doc, pattern=TARGETS, only_on=HOST)]
+        return [
+            Factor("operation", OPERATIONS, doc="what the code does"),
+            Factor(TARGET, (), "name", choices=EXAMPLES, doc=doc, pattern=TARGETS, optional=True, only_on=HOST),
+        ]
 
     def measure(self, point: Point, session: Session) -> Measurement:
         operation = point.text("operation")
@@ -297,10 +299,8 @@ class Codegen(Experiment):
             Table(title=f"By target: {NOT_RUN}", columns=("operation", *targets), titles={t: t for t in targets}),
             Table(columns=(TARGET, "compiler", "read_from")),
         )
-        by_target = ReportSection(
-            self.question, of_targets, figures, title="other machines", counted=self.counted, source=self.source
-        )
-        return [*(super().sections(of_device, device) if of_device else []), *([by_target] if of_targets else [])]
+        by_target = self.section(of_targets, figures=figures, title="other machines")
+        return [*([self.section(of_device)] if of_device else []), *([by_target] if of_targets else [])]
 
 
 COMPILED = Claim("codegen.form", "{value} ({operation})", "operations are compiled to:")

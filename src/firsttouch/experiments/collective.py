@@ -6,11 +6,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, RankRules
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+    RankRules,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
@@ -79,10 +89,6 @@ OPERATIONS: Mapping[str, Shape] = {
 }
 
 
-def _processes(values: Sequence[str]) -> Factor:
-    return Factor(PROCESSES, values, choices=[EACH, ONE], doc="each rank has a process, or one has the devices of all")
-
-
 def _is_main(candidate: Candidate) -> bool:
     return candidate.factors[ALLOCATOR] == main_allocator(candidate.device)
 
@@ -144,32 +150,32 @@ class Collective(Experiment):
         Line(x="size", y="bus_gbs", colour=INTERFACE, dash=RANKS, facet=OPERATION, log_x=True, log_y=True,
              x_title="larger buffer of a rank", y_title="bus bandwidth, GB/s", title="Bus bandwidth, back to back"),
     )  # fmt: skip
-    share = 0.3
-    setup = 0.2
     ranks = RankRules(
         places=lambda factors, device: dealt_out(device, factors.count(RANKS)),
         least=1,
         takes_mpi=lambda factors: factors[INTERFACE] != XCCL,
         in_one_process=_in_one_process,
     )
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out(
-            "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
+    worker = WorkerRules(environment=lambda factors: xccl_environment() if factors[INTERFACE] == XCCL else {})
+    planning = Planning(
+        share=0.3,
+        setup=0.2,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out(
+                "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
+            ),
+            leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
+            leave_out(
+                "what passes through host memory is measured up to 16 MiB in a quick run",
+                QUICK,
+                interface=MPI_STAGED,
+                size=Above(16 * MiB),
+            ),
+            leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
         ),
-        leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
-        leave_out(
-            "what passes through host memory is measured up to 16 MiB in a quick run",
-            QUICK,
-            interface=MPI_STAGED,
-            size=Above(16 * MiB),
-        ),
-        leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
+        properties={"main": _is_main, "in_one_process": _is_in_one_process},
     )
-    properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
-
-    def optional(self) -> Sequence[Factor]:
-        return [_processes([EACH])]
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu = device.role != "gpu"
@@ -178,30 +184,28 @@ class Collective(Experiment):
             "standard": [NUMBER, 64, 512, *(4 * KiB << (2 * k) for k in range(8 if on_cpu else 10))],
             "full": [NUMBER << k for k in range(29)],
         }[preset]
+        alternatives = message_library(device.kind) != "" and len(devices_of(device)) > 1
         ranks = [2] if preset == "quick" else [2, 3, 4, *(8 << k for k in range(8))]
         return [
             Factor(OPERATION, list(OPERATIONS), doc="what the ranks do together"),
             interface_factor(device),
             Factor(RANKS, ranks, "count", least=1, most=2048, doc="how many take part"),
-            *([_processes([EACH, ONE])] if message_library(device.kind) and len(devices_of(device)) > 1 else []),
+            Factor(PROCESSES, [EACH, ONE] if alternatives else [EACH], choices=[EACH, ONE],
+                   doc="each rank has a process, or one has the devices of all", optional=not alternatives),
             memory_factor(ALLOCATOR, device, preset, "memory of both buffers"),
             Factor("size", sizes, "size", least=NUMBER, most=GiB, multiple=NUMBER,
                    doc="bytes of the larger buffer of a rank"),
         ]  # fmt: skip
 
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return xccl_environment() if factors[INTERFACE] == XCCL else {}
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if _in_one_process(factors) and factors.count(RANKS) == 1:
-            return "a rank that is alone has a process of its own in any case"
-        if _in_one_process(factors) and factors[INTERFACE] != XCCL:
-            return "only NCCL and RCCL take several devices of one process"
-        if factors.count(RANKS) == 1 and factors[INTERFACE] != XCCL:
-            return "a rank that is alone has none to communicate with; --ranks 2 starts two"
-        return why_no_use(factors.text(INTERFACE), device, _entries(factors, device))
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if _in_one_process(factors) and factors.count(RANKS) == 1:
+            return Meaningless("a rank that is alone has a process of its own in any case")
+        if _in_one_process(factors) and factors[INTERFACE] != XCCL:
+            return Meaningless("only NCCL and RCCL take several devices of one process")
+        if factors.count(RANKS) == 1 and factors[INTERFACE] != XCCL:
+            return Meaningless("a rank that is alone has none to communicate with; --ranks 2 starts two")
+        if meaningless := why_no_use(factors.text(INTERFACE), device, _entries(factors, device)):
+            return Meaningless(meaningless)
         if reason := why_not_carried(factors.text(INTERFACE), device, [factors.text(ALLOCATOR)]):
             return reason
         return why_too_many(factors.text(INTERFACE), device, factors.count(RANKS))

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import ClassVar
 
 from firsttouch import _core
+from firsttouch.base.errors import Unsupported
 from firsttouch.experiments.contract import shares
-from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    ONE_AT_A_TIME,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.contract.meanings import SHARES
 from firsttouch.experiments.contract.presets import QUICK, SHORT, STANDARD, exclude, leave_out
@@ -94,31 +102,34 @@ class Concurrency(Experiment):
         Line(x="gpu_share", colour="strategy", y_title="ms per iteration", title="Time over the part on the GPU"),
         replace(shares.FIGURE, y_title="ms per iteration"),
     )
-    share = 1.0
-    setup = 0.5
-    switches_of = ("memory", "copies")
 
-    rules = (
-        leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
-        leave_out("memory with another caching mode on the CPU is left to the full preset", SHORT, variant="caching"),
-        leave_out("shared memory is measured for one way of obtaining it", STANDARD, role="shared", variant="call"),
-        leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
-        leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
-        exclude("copying strategies apply to memory that the CPU cannot use in place", strategy=COPYING, apart=False),
-        leave_out("copying strategies are measured on the main allocator only", SHORT, strategy=COPYING, main=False),
-        leave_out("copies from and to pageable memory are measured from preset standard on",
-                  QUICK, strategy="copying-pageable"),
-        leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
+    planning = Planning(
+        setup=0.5,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
+            leave_out("memory with another caching mode on the CPU is left to the full preset", SHORT,
+                      variant="caching"),
+            leave_out("shared memory is measured for one way of obtaining it", STANDARD, role="shared", variant="call"),
+            leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
+            leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
+            exclude("copying strategies apply to memory that the CPU cannot use in place", strategy=COPYING,
+                    apart=False),
+            leave_out("copying strategies are measured on the main allocator only", SHORT, strategy=COPYING,
+                      main=False),
+            leave_out("copies from and to pageable memory are measured from preset standard on",
+                      QUICK, strategy="copying-pageable"),
+            leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
+        ),
+        properties={
+            "apart": lambda candidate: candidate.allocator is not None and _is_device_only(candidate.allocator),
+            "mapped": lambda candidate: candidate.allocator is not None and needs_mapping(candidate.allocator),
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "apart": lambda candidate: candidate.allocator is not None and _is_device_only(candidate.allocator),
-        "mapped": lambda candidate: candidate.allocator is not None and needs_mapping(candidate.allocator),
-    }
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        return f"{device.name} has only one agent" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported(f"{device.name} has only one agent")
         # Half of it exceeds the caches of current devices. A quick run on a processor uses less.
         size = 64 * MiB if preset == "quick" and device.capabilities.on_host_processor else 128 * MiB
         return [
@@ -138,20 +149,18 @@ class Concurrency(Experiment):
                 doc="iterations of a sample; the halves are swapped after each",
             ),
             Factor("size", [size], "size", least=SIZE_MULTIPLE, multiple=SIZE_MULTIPLE, doc="bytes of the array"),
+            shares.GPU_SHARE,
+            shares.CPU_THREADS,
         ]
 
-    def optional(self) -> Sequence[Factor]:
-        return shares.GPU_SHARE, shares.CPU_THREADS
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         if factors["cpu_half"] == factors["allocator"]:
-            return "that is cpu_half=same"
+            return Meaningless("that is cpu_half=same")
         share = shares.share_of(factors)
         if factors["cpu_half"] != SAME and (share is None or not 0 < _gpu_bytes(factors, share) < factors.size("size")):
-            return "where one agent has all of the array there are no two parts of it, so that is cpu_half=same"
-        return ""
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless(
+                "where one agent has all of the array there are no two parts of it, so that is cpu_half=same"
+            )
         reasons = (_why_not_used(name, factors.text("strategy"), device) for name in _allocators_of_halves(factors))
         return next((reason for reason in reasons if reason), None)
 

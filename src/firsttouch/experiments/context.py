@@ -11,14 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from firsttouch.base.errors import Unsupported
 from firsttouch.base.processes import python_module
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, WorkerRules
 from firsttouch.experiments.contract.presets import QUICK, leave_out
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Bar
 from firsttouch.records.findings import Claim, Finding, Quantity, finding, quantity
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.records.schema import DeviceInfo, Metric, Record
 from firsttouch.records.statistics import median_of
 from firsttouch.workers.session import Session
 
@@ -109,24 +110,24 @@ class StartUp(Experiment):
         called="start-up", factors={"phase": PHASES}, counters=(CounterEntry(name="processes", unit=""),)
     )
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
-    share = 1.0
-    setup = 1.0
-    switches_of = ()
-    worker = WorkerRules(opens_device=False)  # a worker that holds the device open would change the times
+    worker = WorkerRules(
+        opens_device=False,  # a worker that holds the device open would change the times
+        environment=lambda factors: {"FIRSTTOUCH_WORKER": "context"},  # so that no other experiment shares the worker
+    )
 
-    rules = (
-        leave_out("compiling for the host's processor is left to longer presets",
-                  QUICK, runs_on="processor", phase="compile-cold"),
+    planning = Planning(
+        setup=1.0,
+        switches_of=(),
+        rules=(
+            leave_out("compiling for the host's processor is left to longer presets",
+                      QUICK, runs_on="processor", phase="compile-cold"),
+        ),
     )  # fmt: skip
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        return "the host alone needs no context" if not device.capabilities.runs_kernels else None
-
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported("the host alone needs no context")
         return [Factor("phase", tuple(PHASES), doc="part of the start-up")]
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return {"FIRSTTOUCH_WORKER": self.name}  # so that no other experiment shares the worker
 
     def measure(self, point: Point, session: Session) -> Measurement:
         phase, device, count = point.text("phase"), session.info.name, PROCESSES[session.preset]

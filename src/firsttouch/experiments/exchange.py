@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Experiment, Factor, Meaningless, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
-from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take
+from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take, varied_from
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.migration import measured_allocators
 from firsttouch.machine.allocators.properties import (
@@ -69,6 +70,28 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     return ", ".join(differences) or factors.text("allocator")
 
 
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    allocator, method = factors.text("allocator"), factors.text("method")
+    entry = device.allocator(allocator)
+    memory = None if entry is None else memory_of(entry)
+    guided = factors["advice"] != "none" or method == "prefetched"
+    if guided and not (device.capabilities.memory_guidance and memory == "migrating"):
+        return "advice and prefetches are about memory that the driver moves, and need a driver that takes them"
+    if factors["advice"] != "none" and method != "shared":
+        return "advice is measured with method=shared"
+    if method == "copied" and memory != "host":
+        return "copies are to host memory"
+    if method in ALONE and allocator != main_allocator(device):
+        return f"method={method} uses {main_allocator(device)} memory"
+    if method in ALONE and factors["operation"] != "read":
+        return f"the CPU uses no memory with method={method}"
+    if method == "queued" and factors["gap_us"] != 0:
+        return "queued kernels have no gaps"
+    if factors["kernel"] != "store" and method != "shared":
+        return "kernels with atomics are measured with method=shared"
+    return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
+
+
 class Turns(Experiment):
     """Turns of a kernel and one CPU thread over one small block. Source: the scalars of iterative solvers."""
 
@@ -120,36 +143,36 @@ class Turns(Experiment):
              y_title="time per turn, us", where={"method": "shared", "operation": "read", "advice": "none"},
              title="Time of a turn over the gap between turns"),
     )  # fmt: skip
-    share = 0.5
-    setup = 0.1
-    switches_of = ("memory", "copies")
 
-    rules = (
-        take("the base point is always measured", varied=NOTHING),
-        take("kernels alone are measured at the base point", varied=WITH_METHOD, method=ALONE),
-        take("each method is measured", QUICK, varied=({"method"}, WITH_METHOD), common=True),
-        take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
-        take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
-        take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
-        take("each memory is measured with atomics", varied={"kernel", "allocator"}, kernel="atomic", common=True),
-        take("kernels with atomics are measured with gaps", QUICK,
-             varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
-        take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
-        take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
-        take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
-        take("few turns are measured with gaps", THOROUGH, varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
-        take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
-        take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
-        leave_out("the preset varies one condition at a time, and two where they belong together"),
+    planning = Planning(
+        share=0.5,
+        setup=0.1,
+        switches_of=("memory", "copies"),
+        rules=(
+            take("the base point is always measured", varied=NOTHING),
+            take("kernels alone are measured at the base point", varied=WITH_METHOD, method=ALONE),
+            take("each method is measured", QUICK, varied=({"method"}, WITH_METHOD), common=True),
+            take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
+            take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
+            take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
+            take("each memory is measured with atomics", varied={"kernel", "allocator"}, kernel="atomic", common=True),
+            take("kernels with atomics are measured with gaps", QUICK,
+                 varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
+            take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
+            take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
+            take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
+            take("few turns are measured with gaps", THOROUGH,
+                 varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
+            take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
+            take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
+            leave_out("the preset varies one condition at a time, and two where they belong together"),
+        ),
+        properties={"varied": varied_from(lambda device: {"allocator": shared_or_main_allocator(device), **BASE})},
     )  # fmt: skip
 
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return {"allocator": shared_or_main_allocator(device), **BASE}
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        return "the CPU alone has nobody to take turns with" if not device.capabilities.runs_kernels else None
-
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported("the CPU alone has nobody to take turns with")
         brief = preset == "quick"
         of_host = [name for name in allocator_names(device) if role(name) == "host" and is_common(name)]
         names = dict.fromkeys([*measured_allocators(device), *of_host])
@@ -169,6 +192,8 @@ class Turns(Experiment):
         ]  # fmt: skip
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         allocator, method = factors.text("allocator"), factors.text("method")
         users = {"copied": ("cpu",), **dict.fromkeys(ALONE, ("gpu",))}.get(method, ("gpu", "cpu"))
         if reason := unreachable(device, allocator, *users):
@@ -178,27 +203,6 @@ class Turns(Experiment):
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        allocator, method = factors.text("allocator"), factors.text("method")
-        entry = device.allocator(allocator)
-        memory = None if entry is None else memory_of(entry)
-        guided = factors["advice"] != "none" or method == "prefetched"
-        if guided and not (device.capabilities.memory_guidance and memory == "migrating"):
-            return "advice and prefetches are about memory that the driver moves, and need a driver that takes them"
-        if factors["advice"] != "none" and method != "shared":
-            return "advice is measured with method=shared"
-        if method == "copied" and memory != "host":
-            return "copies are to host memory"
-        if method in ALONE and allocator != main_allocator(device):
-            return f"method={method} uses {main_allocator(device)} memory"
-        if method in ALONE and factors["operation"] != "read":
-            return f"the CPU uses no memory with method={method}"
-        if method == "queued" and factors["gap_us"] != 0:
-            return "queued kernels have no gaps"
-        if factors["kernel"] != "store" and method != "shared":
-            return "kernels with atomics are measured with method=shared"
-        return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
 
     def measure(self, point: Point, session: Session) -> Measurement:
         updates = UPDATES if point["kernel"] == "atomic" else 0

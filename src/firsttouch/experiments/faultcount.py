@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MIN_STREAM_BYTES,
@@ -121,19 +121,23 @@ class FaultCount(Experiment):
               columns=("allocator", "first_touch", "streamed_by", "median", "allocate", "touch", "triad",
                        "page_bytes", "contiguous_pages", "tlb_shootdowns")),
     )  # fmt: skip
-    share = 0.7
 
-    rules = (
-        leave_out("plain host memory that only the CPU uses is measured on the device cpu",
-                  runs_kernels=True, plain_host=True, first_touch="cpu", streamed_by="cpu"),
-        take("one agent touches and streams", one_agent=True),
-        leave_out("the reason is recorded with one agent", skipped=True),
-        leave_out("two agents are left to longer presets", QUICK),
-        leave_out("kernels after a first touch by the CPU are left to the full preset", STANDARD, first_touch="cpu"),
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
+    planning = Planning(
+        share=0.7,
+        rules=(
+            leave_out("plain host memory that only the CPU uses is measured on the device cpu",
+                      runs_kernels=True, plain_host=True, first_touch="cpu", streamed_by="cpu"),
+            take("one agent touches and streams", one_agent=True),
+            leave_out("the reason is recorded with one agent", skipped=True),
+            leave_out("two agents are left to longer presets", QUICK),
+            leave_out("kernels after a first touch by the CPU are left to the full preset", STANDARD,
+                      first_touch="cpu"),
+        ),
+        properties={
+            "one_agent": lambda candidate: candidate.factors["streamed_by"] == candidate.factors["first_touch"],
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "one_agent": lambda candidate: candidate.factors["streamed_by"] == candidate.factors["first_touch"],
-    }
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {"quick": [16 * MiB], "standard": [64 * MiB], "full": [64 * MiB, 1024 * MiB]}[preset]
@@ -146,9 +150,6 @@ class FaultCount(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         return unreachable(device, factors.text("allocator"), *(factors.text(name) for name in AGENT_FACTORS))
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         allocator, size = point.text("allocator"), point.size("size")

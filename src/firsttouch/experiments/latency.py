@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.levels import levels
-from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     GiB,
@@ -101,30 +110,32 @@ class Latency(Experiment):
         Line(x="size", colour="allocator", dash="agent", facet="order", log_x=True, log_y=True,
              x_title="buffer", y_title="time per load", levels="caches"),
     )  # fmt: skip
-    share = 3.0
     counting = CountingRules()
 
-    rules = (
-        leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
-        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
-                  SHORT, same_memory=True),
-        take("the full preset measures every size", FULL),
-        take("the main curve has every size", main_curve=True, order="random"),
-        take_only("memory that the agent cannot reach is recorded once",
-                  of={"runs_kernels": True, "reachable": False}, size=MiB),
-        leave_out("the cost of TLB misses is measured on the main curve only",
-                  order="by-page", runs_kernels=True, main_curve=False),
-        leave_out("plain host memory and variants of an allocator are measured at every sixth octave",
-                  QUICK, rarely_used=True, size=Not(Octave(6))),
-        leave_out("the quick preset measures other curves at every third octave", QUICK, size=Not(Octave(3))),
-        leave_out("plain host memory and variants of an allocator are measured at every second octave",
-                  STANDARD, rarely_used=True, size=Not(Octave(2))),
-        leave_out("the standard preset measures other curves at whole octaves", STANDARD, size=Not(Octave())),
-        leave_out("other allocators are measured up to 128 MiB", QUICK, main=False, size=Above(128 * MiB)),
-        leave_out("curves other than the main one end at 1 GiB", size=Above(GiB)),
+    planning = Planning(
+        share=3.0,
+        rules=(
+            leave_out("the CPU's loads from plain host memory are measured on the device cpu", measured_on_cpu=True),
+            leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                      SHORT, same_memory=True),
+            take("the full preset measures every size", FULL),
+            take("the main curve has every size", main_curve=True, order="random"),
+            take_only("memory that the agent cannot reach is recorded once",
+                      of={"runs_kernels": True, "reachable": False}, size=MiB),
+            leave_out("the cost of TLB misses is measured on the main curve only",
+                      order="by-page", runs_kernels=True, main_curve=False),
+            leave_out("plain host memory and variants of an allocator are measured at every sixth octave",
+                      QUICK, rarely_used=True, size=Not(Octave(6))),
+            leave_out("the quick preset measures other curves at every third octave", QUICK, size=Not(Octave(3))),
+            leave_out("plain host memory and variants of an allocator are measured at every second octave",
+                      STANDARD, rarely_used=True, size=Not(Octave(2))),
+            leave_out("the standard preset measures other curves at whole octaves", STANDARD, size=Not(Octave())),
+            leave_out("other allocators are measured up to 128 MiB", QUICK, main=False, size=Above(128 * MiB)),
+            leave_out("curves other than the main one end at 1 GiB", size=Above(GiB)),
+        ),
+        on_each=({"order": "random", "main_curve": True, "largest": True},),
+        properties={"rarely_used": _is_rarely_used},
     )  # fmt: skip
-    on_each = ({"order": "random", "main_curve": True, "largest": True},)
-    properties: ClassVar = {"rarely_used": _is_rarely_used}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu = device.capabilities.on_host_processor
@@ -151,13 +162,10 @@ class Latency(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
+            return Meaningless(f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more")
         agent = factors.text("agent")
         return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["order"] == "by-page" and factors.size("size") < 2 * PAGE_GROUP:
-            return f"order=by-page needs two groups of pages, {format_size(2 * PAGE_GROUP)} or more"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         agent, device = point.text("agent"), session.device

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
 from firsttouch.experiments.contract.presets import (
     FULL,
@@ -19,6 +19,7 @@ from firsttouch.experiments.contract.presets import (
     Not,
     leave_out,
     take_only,
+    varied_from,
 )
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.machine.allocators.properties import allows_concurrent_parts
@@ -44,6 +45,25 @@ NEVER, FENCE = "never", "fence"
 """The factor of what is relied on so that the other agent sees the stores of a section, and its values."""
 SECTIONS = {"quick": 500, "standard": 20_000, "full": 1_000_000}
 OUTSIDE = {"quick": [0, 1000], "standard": [0, 100, 10_000], "full": [0, *(10**k for k in range(7))]}
+
+
+def _default_competitors(device: DeviceInfo) -> tuple[int, int]:
+    """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
+    processors = usable_processors(device)
+    if not device.capabilities.runs_kernels:
+        return min(4, processors), 0
+    threads = min(4, max(1, processors // 2))
+    return threads, threads if device.capabilities.on_host_processor else min(4, _max_resident_groups(device))
+
+
+def _max_resident_groups(device: DeviceInfo) -> int:
+    """Returns how many groups of one thread are certainly resident at once: one on every multiprocessor."""
+    return max(1, size_fact(device, "multiprocessors"))
+
+
+def _base_point(device: DeviceInfo) -> dict[str, Scalar]:
+    threads, groups = _default_competitors(device)
+    return {"inside": INSIDE, "cpu_threads": threads, "gpu_groups": groups, "gpu_group_threads": 1}
 
 
 class Locking(Experiment):
@@ -91,33 +111,32 @@ class Locking(Experiment):
              x_title="accesses outside", y_title="share of the sections that the CPU had",
              title="The CPU's share of critical sections"),
     )  # fmt: skip
-    share = 1.0
 
-    rules = (
-        leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
-        leave_out("shared memory is measured for one way of obtaining it", SHORT, role="shared", variant="call"),
-        leave_out("memory with another caching mode on the CPU is left to longer presets", QUICK, variant="caching"),
-        leave_out("page-locked memory is measured for one way of obtaining it",
-                  QUICK, role="page-locked", variant="call"),
-        leave_out("an agent that does not compete has no thread count to vary",
-                  FULL, rivals="cpu", varied=Contains("gpu_groups")),
-        leave_out("an agent that does not compete has no thread count to vary",
-                  THOROUGH, rivals="cpu", varied=Contains("gpu_group_threads")),
-        take_only("contention within a group is measured on the usual page-locked memory",
-                  STANDARD, of={"varied": Contains("gpu_group_threads")},
-                  role="page-locked", common=True, outside=0),
-        leave_out("an agent that does not compete has no thread count to vary",
-                  FULL, rivals="gpu", varied=Contains("cpu_threads")),
-        leave_out("counts vary one at a time", FULL, outside=0, varied=Count(Above(1))),
-        leave_out("counts vary only at outside=0", FULL, outside=Not(0), varied=Not(NOTHING)),
-        take_only("what cannot be measured is recorded once", of={"skipped": True}, rivals="both", outside=0),
-        take_only("memory that both agents cannot share is measured for the main allocator and the GPU alone",
-                  of={"runs_kernels": True, "coherent": False}, main=True, rivals="gpu"),
+    planning = Planning(
+        rules=(
+            leave_out("plain host memory is measured with one page size", SHORT, variant="pages"),
+            leave_out("shared memory is measured for one way of obtaining it", SHORT, role="shared", variant="call"),
+            leave_out("memory with another caching mode on the CPU is left to longer presets", QUICK,
+                      variant="caching"),
+            leave_out("page-locked memory is measured for one way of obtaining it",
+                      QUICK, role="page-locked", variant="call"),
+            leave_out("an agent that does not compete has no thread count to vary",
+                      FULL, rivals="cpu", varied=Contains("gpu_groups")),
+            leave_out("an agent that does not compete has no thread count to vary",
+                      THOROUGH, rivals="cpu", varied=Contains("gpu_group_threads")),
+            take_only("contention within a group is measured on the usual page-locked memory",
+                      STANDARD, of={"varied": Contains("gpu_group_threads")},
+                      role="page-locked", common=True, outside=0),
+            leave_out("an agent that does not compete has no thread count to vary",
+                      FULL, rivals="gpu", varied=Contains("cpu_threads")),
+            leave_out("counts vary one at a time", FULL, outside=0, varied=Count(Above(1))),
+            leave_out("counts vary only at outside=0", FULL, outside=Not(0), varied=Not(NOTHING)),
+            take_only("what cannot be measured is recorded once", of={"skipped": True}, rivals="both", outside=0),
+            take_only("memory that both agents cannot share is measured for the main allocator and the GPU alone",
+                      of={"runs_kernels": True, "coherent": False}, main=True, rivals="gpu"),
+        ),
+        properties={"varied": varied_from(_base_point)},
     )  # fmt: skip
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        threads, groups = _default_competitors(device)
-        return {"inside": INSIDE, "cpu_threads": threads, "gpu_groups": groups, "gpu_group_threads": 1}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         alone, more = not device.capabilities.runs_kernels, preset == "full"
@@ -171,10 +190,8 @@ class Locking(Experiment):
                 most=MAX_SECTIONS,
                 doc="sections of a sample; fewer with many accesses outside",
             ),
+            Factor(FLUSH, (NEVER, FENCE), doc="what makes stores visible to the other agent", optional=True),
         ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [Factor(FLUSH, (NEVER, FENCE), doc="what makes stores visible to the other agent")]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, rivals = factors.text("allocator"), factors.text("rivals")
@@ -310,23 +327,9 @@ def _group_findings(records: Sequence[Record]) -> list[Finding]:
     return [finding(IN_GROUPS, most, comparison=comparison)] if comparison.is_clear else []
 
 
-def _default_competitors(device: DeviceInfo) -> tuple[int, int]:
-    """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
-    processors = usable_processors(device)
-    if not device.capabilities.runs_kernels:
-        return min(4, processors), 0
-    threads = min(4, max(1, processors // 2))
-    return threads, threads if device.capabilities.on_host_processor else min(4, _max_resident_groups(device))
-
-
 def _has_concurrent_groups(device: DeviceInfo) -> bool:
     """Whether the threads of a group run at the same time; on a processor they are the iterations of a loop."""
     return device.role == "gpu"
-
-
-def _max_resident_groups(device: DeviceInfo) -> int:
-    """Returns how many groups of one thread are certainly resident at once: one on every multiprocessor."""
-    return max(1, size_fact(device, "multiprocessors"))
 
 
 def _why_not_at_once(factors: Factors, agents: tuple[str, ...], device: DeviceInfo) -> str | None:

@@ -5,23 +5,38 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
+from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.base import (
     Candidate,
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
+    Planning,
     Point,
     ReportSection,
+    WorkerRules,
 )
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, THOROUGH, Count, Not, leave_out, take, take_only
+from firsttouch.experiments.contract.presets import (
+    FULL,
+    QUICK,
+    SHORT,
+    THOROUGH,
+    Count,
+    Not,
+    leave_out,
+    take,
+    take_only,
+    varied_from,
+)
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.machine.allocators.properties import (
@@ -258,66 +273,67 @@ class Migration(Experiment):
         *_EVENTS,
     )  # fmt: skip
     """The question and the figures of points with ballast."""
-    share = 1.0
-    switches_of = ("memory", "copies")
 
     counting = CountingRules(why_not=lambda factors: COUNTED_ELSEWHERE if factors["events"] == "on" else "")
 
-    rules = (
-        leave_out("on the host's processor no page moves, so atomics make no difference",
-                  runs_on="processor", role="shared", variant="coherence", coherent=True),
-        take_only("what cannot be measured is recorded once", of={"skipped": True},
-                  varied={"allocator"}, events="off", least=True),
-        # A store to a duplicated page ends the copy: a pass over 64 MiB takes half a second on an H200.
-        leave_out("updates of duplicated pages take too long for this preset",
-                  SHORT, advice=DUPLICATING, operation="update"),
-        leave_out("events are recorded at the smallest size only", least=False, events="on"),
-        leave_out("larger sizes are measured at the base point only",
-                  SHORT, least=False, varied=Not(NOTHING), copied=False),
-        # If the driver moves nothing, its refusal is recorded, once for each kind of request.
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "events": "on"}, varied=NOTHING),
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "advice": Not("none")},
-                  varied={"advice"}, advice=SINGLE_ADVICE[0]),
-        take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
-                  of={"pages_move": False, "prefetch": Not("none")},
-                  varied={"prefetch"}, prefetch="whole"),
-        take("events are recorded after a prefetch", QUICK, events="on", varied={"prefetch"}, prefetch="whole"),
-        take_only("events are recorded at the base point and for touches in order",
-                  QUICK, of={"events": "on"}, varied=(NOTHING, IN_ORDER)),
-        take_only("events are recorded in managed memory with one condition varied", THOROUGH, of={"events": "on"},
-                  varied=(NOTHING, IN_ORDER, *({name} for name in BASE))),
-        take("the base point is always measured", varied=NOTHING),
-        take("sparse touches in order are always measured", varied=IN_ORDER),
-        take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, role="shared"),
-        take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
-        take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
-        take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
-        take("conditions are varied one at a time", QUICK, varied={"prefetch"},
-             prefetch=("whole", "iteration", "back")),
-        take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
-        take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
-        take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"}, advice="read-mostly"),
-        take("each advice is measured with reads", THOROUGH, varied={"advice", "operation"}),
-        take("each advice is measured with data that start on the GPU",
-             THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE_ADVICE),
-        take("the full preset varies two conditions at a time", FULL, least=True, varied=Count(2, uncounted={"order"})),
-        leave_out("the preset varies one condition at a time, and two where they belong together"),
+    worker = WorkerRules(environment=lambda factors: {VARIABLE: "1" if factors["events"] == "on" else "0"})
+    planning = Planning(
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("on the host's processor no page moves, so atomics make no difference",
+                      runs_on="processor", role="shared", variant="coherence", coherent=True),
+            take_only("what cannot be measured is recorded once", of={"skipped": True},
+                      varied={"allocator"}, events="off", least=True),
+            # A store to a duplicated page ends the copy: a pass over 64 MiB takes half a second on an H200.
+            leave_out("updates of duplicated pages take too long for this preset",
+                      SHORT, advice=DUPLICATING, operation="update"),
+            leave_out("events are recorded at the smallest size only", least=False, events="on"),
+            leave_out("larger sizes are measured at the base point only",
+                      SHORT, least=False, varied=Not(NOTHING), copied=False),
+            # If the driver moves nothing, its refusal is recorded, once for each kind of request.
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "events": "on"}, varied=NOTHING),
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "advice": Not("none")},
+                      varied={"advice"}, advice=SINGLE_ADVICE[0]),
+            take_only("the driver moves no pages here, so its refusal is recorded once for each kind of request",
+                      of={"pages_move": False, "prefetch": Not("none")},
+                      varied={"prefetch"}, prefetch="whole"),
+            take("events are recorded after a prefetch", QUICK, events="on", varied={"prefetch"}, prefetch="whole"),
+            take_only("events are recorded at the base point and for touches in order",
+                      QUICK, of={"events": "on"}, varied=(NOTHING, IN_ORDER)),
+            take_only("events are recorded in managed memory with one condition varied", THOROUGH, of={"events": "on"},
+                      varied=(NOTHING, IN_ORDER, *({name} for name in BASE))),
+            take("the base point is always measured", varied=NOTHING),
+            take("sparse touches in order are always measured", varied=IN_ORDER),
+            take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, role="shared"),
+            take("each kind of memory is measured at the base point", QUICK, varied={"allocator"}, common=True),
+            take("conditions are varied one at a time", QUICK, varied={"touch"}, touch=("eighth", "random")),
+            take("conditions are varied one at a time", QUICK, varied={"advice"}, advice=SINGLE_ADVICE),
+            take("conditions are varied one at a time", QUICK, varied={"prefetch"},
+                 prefetch=("whole", "iteration", "back")),
+            take("conditions are varied one at a time", QUICK, varied=({"order"}, {"starts_on"}, {"operation"})),
+            take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
+            take("duplicated pages are measured with reads", QUICK, varied={"advice", "operation"},
+                 advice="read-mostly"),
+            take("each advice is measured with reads", THOROUGH, varied={"advice", "operation"}),
+            take("each advice is measured with data that start on the GPU",
+                 THOROUGH, varied={"advice", "starts_on"}, advice=SINGLE_ADVICE),
+            take("the full preset varies two conditions at a time", FULL, least=True,
+                 varied=Count(2, uncounted={"order"})),
+            leave_out("the preset varies one condition at a time, and two where they belong together"),
+        ),
+        properties={
+            "least": _is_smallest_size,
+            "copied": lambda candidate: _is_copied(candidate.device, candidate.factors.text("allocator")),
+            "pages_move": lambda candidate: _has_migrating_memory(candidate.device),
+            "varied": varied_from(base_point),
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "least": _is_smallest_size,
-        "copied": lambda candidate: _is_copied(candidate.device, candidate.factors.text("allocator")),
-        "pages_move": lambda candidate: _has_migrating_memory(candidate.device),
-    }
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        return base_point(device)
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        return "the CPU alone has no other side to migrate to" if not device.capabilities.runs_kernels else None
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported("the CPU alone has no other side to migrate to")
         advices = ("none", *SINGLE_ADVICE, *ADVICE_PAIRS)
         return [
             Factor("allocator", measured_allocators(device), choices=allocator_names(device),
@@ -333,16 +349,13 @@ class Migration(Experiment):
             Factor("events", ("off", "on"), doc="whether unified-memory events are recorded"),
             Factor("size", sizes(device, preset), "size", least=LINE, multiple=8, doc="bytes of the buffer"),
             Factor("iterations", (ITERATIONS,), "count", least=1, most=MAX_ITERATIONS, doc="passes"),
+            Factor(RATIO, (), "ratio", optional=True,
+                   doc="bytes of the buffer for each byte that a ballast allocation leaves free on the device"),
         ]  # fmt: skip
 
-    def optional(self) -> Sequence[Factor]:
-        doc = "bytes of the buffer for each byte that a ballast allocation leaves free on the device"
-        return [Factor(RATIO, (), "ratio", doc=doc)]
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return {VARIABLE: "1" if factors["events"] == "on" else "0"}
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
+            return Meaningless(f"order=sequential needs a sparse touch: {', '.join(SPARSE)}")
         allocator, size = factors.text("allocator"), factors.size("size")
         stride = TOUCHES[factors.text("touch")].stride
         if size < stride:
@@ -355,11 +368,6 @@ class Migration(Experiment):
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
         return None if entry is None else _why_too_large(factors, device, entry)
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
-            return f"order=sequential needs a sparse touch: {', '.join(SPARSE)}"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, with_events = session.device, point["events"] == "on"
@@ -423,10 +431,11 @@ class Migration(Experiment):
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         """A section on the points without ballast, and one on those with it."""
         usual, with_ballast = ([r for r in records if (RATIO in r.factors) == wanted] for wanted in (False, True))
-        of_ratios = ReportSection(
-            self.ratio_question, with_ballast, self.ratio_figures, RATIO, counted=self.counted, source=self.source
-        )
-        sections = [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
+        of_ratios = {"question": self.ratio_question, "figures": self.ratio_figures, "title": RATIO}
+        sections = [
+            *([self.section(usual)] if usual else []),
+            *([self.section(with_ballast, **of_ratios)] if with_ballast else []),
+        ]
         return [
             dataclasses.replace(each, figures=list(map(_note_missing_events(each.records), each.figures)))
             for each in sections

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.errors import NotModelled
-from firsttouch.experiments.contract.base import Factor, Measurement, Point, WorkerRules
+from firsttouch.experiments.contract.base import Factor, Meaningless, Measurement, Point, WorkerRules
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -85,6 +85,25 @@ def _state_left(factors: Factors) -> str:
     return f"{ACCESS} {ONE_WAY}" if factors.get(ACCESS) == ONE_WAY else ""
 
 
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    engine = factors.text("engine")
+    if engine == CPU and factors["direction"] == BOTH:
+        return "the CPU copies one way at a time"
+    if engine != CPU and factors["threads"] != 0:
+        return "threads are those of the CPU's copies"
+    on_nodes = not device.capabilities.runs_kernels
+    if on_nodes and engine != CPU:
+        return f"{device.name} has no engine but the CPU"
+    if factors.get(ACCESS) == ONE_WAY and (engine == CPU or factors[PEER] == SELF):
+        return "access is that of a device to another's memory"
+    if on_nodes and factors["first_touch"] == "gpu":
+        return f"{device.name} has no GPU"
+    entries = entries_of(factors, device)
+    if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
+        return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
+    return ""
+
+
 class P2pCopy(PairExperiment):
     """Copies from one device to another. Sources: nvbandwidth's method; Schieffer et al. 2025 (MI300A nodes)."""
 
@@ -141,19 +160,23 @@ class P2pCopy(PairExperiment):
         Line(x="size", y="latency_us", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True,
              x_title="bytes copied", y_title="one copy alone, us", title="Time of one copy alone"),
     )  # fmt: skip
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out("copies by kernels and by the CPU do not depend on sdma",
-                  engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
-        leave_out("the CPU touches memory of devices first from the preset standard on",
-                  QUICK, runs_kernels=True, main=True, first_touch="cpu"),
-        leave_out("copies between memory of two kinds are measured if --set names them",
-                  runs_kernels=True, mixed=True),
-        *PairExperiment.rules,
-        leave_out("other allocators than the main one are measured one way", STANDARD, main=False, direction=Not(OUT)),
+    planning = replace(
+        PairExperiment.planning,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("copies by kernels and by the CPU do not depend on sdma",
+                      engine=(KERNEL, CPU), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+            leave_out("the CPU touches memory of devices first from the preset standard on",
+                      QUICK, runs_kernels=True, main=True, first_touch="cpu"),
+            leave_out("copies between memory of two kinds are measured if --set names them",
+                      runs_kernels=True, mixed=True),
+            *PairExperiment.planning.rules,
+            leave_out("other allocators than the main one are measured one way", STANDARD, main=False,
+                      direction=Not(OUT)),
+        ),
+        on_each=({"engine": COPY_ENGINE, "direction": (OUT, BOTH), PEER: Not(SELF), "main": True, "largest": True},),
+        properties={**PairExperiment.planning.properties, "main": is_main_pair, "mixed": is_mixed_pair},
     )  # fmt: skip
-    on_each = ({"engine": COPY_ENGINE, "direction": (OUT, BOTH), PEER: Not(SELF), "main": True, "largest": True},)
-    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.role != "gpu"
@@ -184,25 +207,9 @@ class P2pCopy(PairExperiment):
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        engine = factors.text("engine")
-        if engine == CPU and factors["direction"] == BOTH:
-            return "the CPU copies one way at a time"
-        if engine != CPU and factors["threads"] != 0:
-            return "threads are those of the CPU's copies"
-        on_nodes = not device.capabilities.runs_kernels
-        if on_nodes and engine != CPU:
-            return f"{device.name} has no engine but the CPU"
-        if factors.get(ACCESS) == ONE_WAY and (engine == CPU or factors[PEER] == SELF):
-            return "access is that of a device to another's memory"
-        if on_nodes and factors["first_touch"] == "gpu":
-            return f"{device.name} has no GPU"
-        entries = entries_of(factors, device)
-        if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
-            return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
-        return ""
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         engine, peer = factors.text("engine"), device.peer(factors.text(PEER))
         agent = {KERNEL: ("gpu",), CPU: ("cpu",)}.get(engine, ())
         for side in SIDES:

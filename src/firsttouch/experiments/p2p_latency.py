@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from firsttouch import _core
@@ -66,9 +67,12 @@ class P2pLatency(PairExperiment):
         Line(x="size", colour=OWNER, dash="allocator", facet=BY, log_x=True, log_y=True, x_title="buffer",
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip
-    share = 0.5
-    setup = 0.25
-    on_each = ({PEER: Not(SELF), "main_curve": True, "largest": True},)
+    planning = replace(
+        PairExperiment.planning,
+        share=0.5,
+        setup=0.25,
+        on_each=({PEER: Not(SELF), "main_curve": True, "largest": True},),
+    )
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         beyond = 1 << (4 * last_level_bytes(device) - 1).bit_length()

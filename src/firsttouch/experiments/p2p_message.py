@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Factor, Measurement, Point, RankRules
+from firsttouch.experiments.contract.base import Factor, Meaningless, Measurement, Point, RankRules, WorkerRules
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES, WAYS
 from firsttouch.experiments.contract.pairs import (
@@ -68,6 +68,10 @@ def _places(factors: Factors, device: DeviceInfo) -> Sequence[str]:
     return [device.name, device.name if NODE in factors else holder]
 
 
+def _environment(factors: Factors) -> Mapping[str, str]:
+    return xccl_environment() if factors[INTERFACE] == XCCL else route_environment(factors.text("route"))
+
+
 class P2pMessage(PairExperiment):
     """Messages between two ranks. Source: the OSU micro-benchmarks; Schieffer et al. 2025 (MI300A nodes)."""
 
@@ -111,15 +115,19 @@ class P2pMessage(PairExperiment):
         Line(x="size", y="latency_us", colour="interface", dash=BETWEEN, facet=OWNER, log_x=True, log_y=True,
              x_title="one message", y_title="one message alone, us", title="Time of one message alone"),
     )  # fmt: skip
-    share = 0.3
-    setup = 0.25
     ranks = RankRules(places=_places, least=1, takes_mpi=lambda factors: factors[INTERFACE] != XCCL)
-    switches_of = ("memory", "copies")
-    rules = (
-        leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
-        *(rule for rule in PairExperiment.rules if not rule.strict),
+    worker = WorkerRules(environment=_environment)
+    planning = replace(
+        PairExperiment.planning,
+        share=0.3,
+        setup=0.25,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("messages between memory of two kinds are measured if --set names them", mixed=True),
+            *(rule for rule in PairExperiment.planning.rules if not rule.strict),
+        ),
+        properties={**PairExperiment.planning.properties, "main": is_main_pair, "mixed": is_mixed_pair},
     )
-    properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         on_cpu = device.role != "gpu"
@@ -138,18 +146,12 @@ class P2pMessage(PairExperiment):
             Factor("size", list(self.sizes(device, preset)), "size", least=1, most=GiB, doc="bytes of one message"),
         ]
 
-    def environment(self, factors: Factors) -> dict[str, str]:
-        if factors[INTERFACE] == XCCL:
-            return xccl_environment()
-        return route_environment(factors.text("route"))
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         uses_device_memory = any(is_device_side(entry) for entry in entries_of(factors, device))
         if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not uses_device_memory):
-            return "route is that of device memory whose address the MPI gets"
-        return why_no_use(factors.text(INTERFACE), device, entries_of(factors, device))
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless("route is that of device memory whose address the MPI gets")
+        if meaningless := why_no_use(factors.text(INTERFACE), device, entries_of(factors, device)):
+            return Meaningless(meaningless)
         name, runs_kernels = factors.text(PEER), device.capabilities.runs_kernels
         if runs_kernels and name != SELF and device.peer(name) is None:
             return f"{device.name} has no peer {name}"

@@ -5,14 +5,23 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_seconds
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -161,24 +170,27 @@ class PageFault(Experiment):
         Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip
-    share = 1.5
 
-    properties: ClassVar = {"touched": _touched_bytes}
-    rules = (
-        leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
-                  runs_kernels=True, plain_host=True, scenario="cpu"),
-        leave_out("what cannot be measured is recorded once", runs_kernels=True, skipped=True,
-                  touched=Above(BASE_PAGE)),
-        exclude("a single page is touched by one thread", scenario="cpu", pages=1, threads=Not(1)),
-        leave_out("the CPU prefaults with all threads", scenario="prefault+minor", threads=Not(0)),
-        leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
-        leave_out("the standard preset touches at most 2 GiB", STANDARD, touched=Above(2 * GiB)),
-        leave_out("a preset touches at most 64 GiB", touched=Above(64 * GiB)),
-        take("the full preset measures every access", FULL),
-        leave_out("loads are measured for base pages", access="load", page_size="huge"),
-        leave_out("loads are measured where the first agent faults", access="load",
-                  scenario=("gpu-minor", "prefault+minor")),
-        leave_out("loads are measured for one page and for 10,000", access="load", pages=Not((1, 10_000))),
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
+    planning = Planning(
+        share=1.5,
+        rules=(
+            leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
+                      runs_kernels=True, plain_host=True, scenario="cpu"),
+            leave_out("what cannot be measured is recorded once", runs_kernels=True, skipped=True,
+                      touched=Above(BASE_PAGE)),
+            exclude("a single page is touched by one thread", scenario="cpu", pages=1, threads=Not(1)),
+            leave_out("the CPU prefaults with all threads", scenario="prefault+minor", threads=Not(0)),
+            leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
+            leave_out("the standard preset touches at most 2 GiB", STANDARD, touched=Above(2 * GiB)),
+            leave_out("a preset touches at most 64 GiB", touched=Above(64 * GiB)),
+            take("the full preset measures every access", FULL),
+            leave_out("loads are measured for base pages", access="load", page_size="huge"),
+            leave_out("loads are measured where the first agent faults", access="load",
+                      scenario=("gpu-minor", "prefault+minor")),
+            leave_out("loads are measured for one page and for 10,000", access="load", pages=Not((1, 10_000))),
+        ),
+        properties={"touched": _touched_bytes},
     )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
@@ -216,6 +228,10 @@ class PageFault(Experiment):
         ]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors["scenario"] not in TIMES_CPU and factors["threads"] != 0:
+            return Meaningless(
+                "threads are those of the CPU, whose accesses are not timed in this scenario; it goes with threads=0"
+            )
         allocator, agents = factors.text("allocator"), TOUCHERS[factors.text("scenario")]
         if reason := unreachable(device, allocator, *agents):
             return reason
@@ -225,14 +241,6 @@ class PageFault(Experiment):
         if len(agents) > 1 and device.capabilities.on_host_processor:
             return "the kernels use the CPU's page tables, so what the CPU has touched causes no fault in them"
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors["scenario"] not in TIMES_CPU and factors["threads"] != 0:
-            return "threads are those of the CPU, whose accesses are not timed in this scenario; it goes with threads=0"
-        return ""
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]

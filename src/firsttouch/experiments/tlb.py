@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.experiments.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
-from firsttouch.experiments.contract.base import Candidate, CountingRules, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -145,48 +153,51 @@ class Tlb(Experiment):
         )
     )
 
-    rules = (
-        leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
-        leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
-        take("the triad with the counter is always measured", method="counter"),
-        take_only("memory that the agent cannot reach is recorded once",
-                  of={"reachable": False}, stride=GPU_PAGE, pages=64),
-        leave_out("the buffer would be larger than the preset allows", too_large=True),
-        # Quick: the curves that find the first level's reach and page.
-        leave_out("the quick preset measures one agent", QUICK, first_agent=False),
-        take("base and huge pages are measured with the shortest and the longest stride",
-             QUICK, runs_on="host", pages_asked=("policy", "huge"),
-             stride=(BASE_PAGE, HUGE_PAGE)),
-        take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True, stride=BASE_PAGE),
-        take("the device's own memory is measured with two strides",
-             QUICK, runs_on="gpu", main=True, stride=(64 * KiB, GPU_PAGE)),
-        take("memory that both agents share gets one curve",
-             QUICK, runs_on="gpu", role=("shared", "page-locked"), common=True,
-             stride=GPU_PAGE),
-        leave_out("the quick preset measures the main curves only", QUICK),
-        take("the full preset measures every curve", FULL),
-        # Standard: three strides in half octaves, two in octaves for other memory, one for the other agent.
-        leave_out("the standard preset measures three strides",
-                  first_agent=True, main_or_huge=True, stride=(16 * KiB, 256 * KiB)),
-        leave_out("adjacent lines are measured at whole octaves",
-                  first_agent=True, main_or_huge=True, side_by_side=True,
-                  pages=Not(Octave())),
-        take("the main curves have every point", first_agent=True, main_or_huge=True),
-        leave_out("both agents are the same processor", runs_on="processor", first_agent=False),
-        leave_out("page-locked memory is measured for one way of obtaining it",
-                  role="page-locked", variant=("call", "caching")),
-        leave_out("the other agent is measured with one stride", first_agent=False, stride=Not(BASE_PAGE)),
-        leave_out("other allocators are measured with two strides", stride=Not((BASE_PAGE, GPU_PAGE))),
-        leave_out("kernels on the host's processor are measured at every second octave",
-                  runs_on="processor", pages=Not(Octave(2))),
-        leave_out("other allocators are measured at whole octaves", pages=Not(Octave())),
+    planning = Planning(
+        rules=(
+            leave_out("the CPU's accesses to plain host memory are measured on the device cpu", measured_on_cpu=True),
+            leave_out("the CPU's counter is read on the device cpu", QUICK, method="counter", runs_kernels=True),
+            take("the triad with the counter is always measured", method="counter"),
+            take_only("memory that the agent cannot reach is recorded once",
+                      of={"reachable": False}, stride=GPU_PAGE, pages=64),
+            leave_out("the buffer would be larger than the preset allows", too_large=True),
+            # Quick: the curves that find the first level's reach and page.
+            leave_out("the quick preset measures one agent", QUICK, first_agent=False),
+            take("base and huge pages are measured with the shortest and the longest stride",
+                 QUICK, runs_on="host", pages_asked=("policy", "huge"),
+                 stride=(BASE_PAGE, HUGE_PAGE)),
+            take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True,
+                 stride=BASE_PAGE),
+            take("the device's own memory is measured with two strides",
+                 QUICK, runs_on="gpu", main=True, stride=(64 * KiB, GPU_PAGE)),
+            take("memory that both agents share gets one curve",
+                 QUICK, runs_on="gpu", role=("shared", "page-locked"), common=True,
+                 stride=GPU_PAGE),
+            leave_out("the quick preset measures the main curves only", QUICK),
+            take("the full preset measures every curve", FULL),
+            # Standard: three strides in half octaves, two in octaves for other memory, one for the other agent.
+            leave_out("the standard preset measures three strides",
+                      first_agent=True, main_or_huge=True, stride=(16 * KiB, 256 * KiB)),
+            leave_out("adjacent lines are measured at whole octaves",
+                      first_agent=True, main_or_huge=True, side_by_side=True,
+                      pages=Not(Octave())),
+            take("the main curves have every point", first_agent=True, main_or_huge=True),
+            leave_out("both agents are the same processor", runs_on="processor", first_agent=False),
+            leave_out("page-locked memory is measured for one way of obtaining it",
+                      role="page-locked", variant=("call", "caching")),
+            leave_out("the other agent is measured with one stride", first_agent=False, stride=Not(BASE_PAGE)),
+            leave_out("other allocators are measured with two strides", stride=Not((BASE_PAGE, GPU_PAGE))),
+            leave_out("kernels on the host's processor are measured at every second octave",
+                      runs_on="processor", pages=Not(Octave(2))),
+            leave_out("other allocators are measured at whole octaves", pages=Not(Octave())),
+        ),
+        properties={
+            "too_large": _is_too_large,
+            "pages_asked": lambda candidate: requested_pages(candidate.factors.text("allocator")),
+            "main_or_huge": _is_main_or_huge,
+            "side_by_side": lambda candidate: candidate.factors["stride"] == line_bytes(candidate.device),
+        },
     )  # fmt: skip
-    properties: ClassVar = {
-        "too_large": _is_too_large,
-        "pages_asked": lambda candidate: requested_pages(candidate.factors.text("allocator")),
-        "main_or_huge": _is_main_or_huge,
-        "side_by_side": lambda candidate: candidate.factors["stride"] == line_bytes(candidate.device),
-    }
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         whole = [1 << k for k in range(*(QUICK_OCTAVES if preset == "quick" else OCTAVES))]
@@ -218,15 +229,12 @@ class Tlb(Experiment):
             ),
         ]
 
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         lacks = (factors["stride"] is None, factors["pages"] is None)
         if factors["method"] == "counter" and (factors["agent"] != "cpu" or not all(lacks)):
-            return "method=counter is for the CPU alone, and takes neither stride nor pages"
+            return Meaningless("method=counter is for the CPU alone, and takes neither stride nor pages")
         if factors["method"] == "chase" and any(lacks):
-            return "method=chase needs a stride and pages"
-        return ""
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+            return Meaningless("method=chase needs a stride and pages")
         return unreachable(device, factors.text("allocator"), factors.text("agent"))
 
     def measure(self, point: Point, session: Session) -> Measurement:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Meaningless,
+    Measurement,
+    Planning,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -70,6 +78,23 @@ def _is_on_device(device: DeviceInfo, allocator: str) -> bool:
     """True if a copy to memory of the allocator goes to the device."""
     entry = device.allocator(allocator)
     return entry is not None and is_device_side(entry)
+
+
+def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
+    on_device = _is_on_device(device, factors.text("allocator"))
+    engine, direction = factors.text("engine"), factors.text("direction")
+    if (direction != "d2d") == on_device:
+        where = "the device's" if on_device else "the host's"
+        return f"{factors['allocator']} is memory of {where} side, so it cannot be the allocator of {direction}"
+    if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
+        return f"the engine {engine} cannot make {direction} copies"
+    if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
+        return "streams and chunk apply to the copy engine only"
+    if engine != "cpu" and factors.get("threads"):
+        return "threads are those of the CPU's copies"
+    if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
+        return "a pipelined transfer needs at least four chunks"
+    return ""
 
 
 class Transfer(Experiment):
@@ -145,41 +170,48 @@ class Transfer(Experiment):
              log_x=True, log_y=True, x_title="bytes copied", y_title="one copy alone, us",
              title="Time of one copy alone"),
     )  # fmt: skip
-    share = 3.0
-    switches_of = ("memory", "copies")
 
-    rules = (
-        leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
-        leave_out("copies by kernels and by the CPU do not depend on sdma",
-                  engine=Not("copy-engine"), sdma_as_here=False, chosen=Not(Contains("sdma"))),
-        leave_out("split and pipelined transfers are measured with page-locked memory only",
-                  streams=Not(1), page_locked=False),
-        leave_out("split and pipelined transfers are measured with page-locked memory only",
-                  chunk=Not(0), page_locked=False),
-        leave_out("split and pipelined transfers are measured from 16 MiB on", streams=Not(1), size=Below(16 * MiB)),
-        leave_out("split and pipelined transfers are measured from 16 MiB on", chunk=Not(0), size=Below(16 * MiB)),
-        leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
-                  engine="cpu"),
-        leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor", size=Above(64 * MiB)),
-        # Of plain host memory 256 MiB may be in the processor's caches. Other memory shows the same as with 256 MiB.
-        leave_out("copies of 1 GiB and more are measured with page-locked and plain host memory only",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, plain_host=False),
-        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, common=False),
-        leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
-                  SHORT, size=Not(Below(GiB)), page_locked=False, engine=Not("copy-engine")),
-        leave_out("copies of 1 GiB and more are neither split nor pipelined",
-                  SHORT, size=Not(Below(GiB)), streams=Not(1)),
-        leave_out("copies of 1 GiB and more are neither split nor pipelined",
-                  SHORT, size=Not(Below(GiB)), chunk=Not(0)),
-        take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
-        leave_out("plain host memory is measured with one page size",
-                  QUICK, runs_kernels=True, plain_host=True, common=False),
-        leave_out("the kernels run on the host's processor, where this is the same memory under another name",
-                  QUICK, runs_on="processor", common=False),
+    planning = Planning(
+        share=3.0,
+        switches_of=("memory", "copies"),
+        rules=(
+            leave_out("copies within the host are measured on the device cpu", runs_kernels=True, direction="h2h"),
+            leave_out("copies by kernels and by the CPU do not depend on sdma",
+                      engine=Not("copy-engine"), sdma_as_here=False, chosen=Not(Contains("sdma"))),
+            leave_out("split and pipelined transfers are measured with page-locked memory only",
+                      streams=Not(1), page_locked=False),
+            leave_out("split and pipelined transfers are measured with page-locked memory only",
+                      chunk=Not(0), page_locked=False),
+            leave_out("split and pipelined transfers are measured from 16 MiB on", streams=Not(1),
+                      size=Below(16 * MiB)),
+            leave_out("split and pipelined transfers are measured from 16 MiB on", chunk=Not(0), size=Below(16 * MiB)),
+            leave_out("the processor's own copies are measured on the device cpu", SHORT, runs_on="processor",
+                      engine="cpu"),
+            leave_out("copies within the host's processor end at 64 MiB", SHORT, runs_on="processor",
+                      size=Above(64 * MiB)),
+            # Of plain host memory 256 MiB may be in the processor's caches. Other memory shows the same as with
+            # 256 MiB.
+            leave_out("copies of 1 GiB and more are measured with page-locked and plain host memory only",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, plain_host=False),
+            leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, common=False),
+            leave_out("copies of 1 GiB and more are measured with the common plain host memory and the copy engine",
+                      SHORT, size=Not(Below(GiB)), page_locked=False, engine=Not("copy-engine")),
+            leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                      SHORT, size=Not(Below(GiB)), streams=Not(1)),
+            leave_out("copies of 1 GiB and more are neither split nor pipelined",
+                      SHORT, size=Not(Below(GiB)), chunk=Not(0)),
+            take_only("what cannot be measured is recorded once", of={"skipped": True}, size=4 * MiB),
+            leave_out("plain host memory is measured with one page size",
+                      QUICK, runs_kernels=True, plain_host=True, common=False),
+            leave_out("the kernels run on the host's processor, where this is the same memory under another name",
+                      QUICK, runs_on="processor", common=False),
+        ),
+        on_each=(
+            {"direction": ("h2d", "d2h"), "engine": "copy-engine", **_WHOLE, "page_locked": True, "largest": True},
+        ),
+        properties={"page_locked": _is_page_locked},
     )  # fmt: skip
-    on_each = ({"direction": ("h2d", "d2h"), "engine": "copy-engine", **_WHOLE, "page_locked": True, "largest": True},)
-    properties: ClassVar = {"page_locked": _is_page_locked}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu, alone = device.capabilities.on_host_processor, not device.capabilities.runs_kernels
@@ -203,10 +235,15 @@ class Transfer(Experiment):
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
+            Factor(
+                "threads",
+                [0],
+                "count",
+                most=_core.usable_processors(),
+                doc="of the CPU's copies; 0 is all",
+                optional=True,
+            ),
         ]
-
-    def optional(self) -> Sequence[Factor]:
-        return [Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all")]
 
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
@@ -215,6 +252,8 @@ class Transfer(Experiment):
         return {"h2d": (near, far), "d2h": (far, near)}.get(factors.text("direction"), (near, near))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if meaningless := _why_meaningless(factors, device):
+            return Meaningless(meaningless)
         for allocator in self._sides(factors):
             if reason := unavailable(device, allocator):
                 return reason
@@ -225,22 +264,6 @@ class Transfer(Experiment):
             if agent and (reason := unreachable(device, allocator, agent)):
                 return reason
         return None
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        on_device = _is_on_device(device, factors.text("allocator"))
-        engine, direction = factors.text("engine"), factors.text("direction")
-        if (direction != "d2d") == on_device:
-            where = "the device's" if on_device else "the host's"
-            return f"{factors['allocator']} is memory of {where} side, so it cannot be the allocator of {direction}"
-        if (engine, direction) in (("cpu", "d2d"), ("kernel", "h2h")):
-            return f"the engine {engine} cannot make {direction} copies"
-        if engine != "copy-engine" and (factors["streams"] != 1 or factors["chunk"] != 0):
-            return "streams and chunk apply to the copy engine only"
-        if engine != "cpu" and factors.get("threads"):
-            return "threads are those of the CPU's copies"
-        if factors.size("chunk") > 0 and factors.size("size") < 4 * factors.size("chunk"):
-            return "a pipelined transfer needs at least four chunks"
-        return ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, size = session.device, point.size("size")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ from firsttouch.experiments.contract.base import (
     CountingRules,
     Experiment,
     Factor,
+    Meaningless,
     Measurement,
+    Planning,
     Point,
     ReportSection,
     WorkerRules,
@@ -135,13 +137,10 @@ class Applications(Experiment):
     source = report.SOURCE
     figures = report.FIGURES
     codebook = CODEBOOK
-    switches_of = ("memory", "copies")
+    planning = Planning(switches_of=("memory", "copies"))
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
         self.known = known or {}
-
-    def known_names(self, records: Sequence[Record]) -> set[str]:
-        return {self.name, *self.known} & {self.name, *(str(r.factors.get("app")) for r in records)}
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
         return derive(records)
@@ -154,11 +153,16 @@ class Applications(Experiment):
         return app_findings.of_application(records)
 
 
+def _environment(factors: Factors) -> Mapping[str, str]:
+    recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
+    return MMAP_EVERY_BLOCK | recording | exchanging.environment(factors)
+
+
 class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
-    worker = WorkerRules(fresh=True)
-    setup = None
+    worker = WorkerRules(fresh=True, environment=_environment, sampled=timelines.is_wanted)
+    planning = replace(Applications.planning, setup=None)
 
     def __init__(self, app: type[App], requested: Mapping[str, Sequence[Scalar]] | None = None) -> None:
         super().__init__({app.name: app})
@@ -168,16 +172,11 @@ class Application(Applications):
         )
         self.ranks = exchanging.RANKS_OF_APPS if app.exchanges else None
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        return (
-            None
-            if device.capabilities.runs_kernels
-            else f"{device.name} does not run kernels; choose a device that does"
-        )
-
     # ---------------------------------------------------------------------------------------------- planning
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        if not device.capabilities.runs_kernels:
+            raise Unsupported(f"{device.name} does not run kernels; choose a device that does")
         app = self.app
         strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
         named_sizes = {"tiny": "tiny", "default": "default"} | memory_sizes(device, requested_budget(self.requested))
@@ -190,30 +189,26 @@ class Application(Applications):
             factors += exchanging.factors_of(device)
         if device.capabilities.memory_events:
             factors.append(Factor("events", ("off", "on"), doc="record unified-memory events"))
-        return factors
+        names = {factor.name for factor in factors}
+        return factors + [factor for factor in self.optional_factors() if factor.name not in names]
 
-    def _optional_factors(self) -> dict[str, Factor]:
+    def optional_factors(self) -> list[Factor]:
+        """Those that points have only if --set names them."""
         optional_factors = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
         optional_factors += [Factor(name, words) for name, words in self.app.options.items()]
         optional_factors += division.FACTORS.values() if self.app.divided else ()
         optional_factors += placements.factors_of(self.app, self.requested.get(PLACEMENT, ()))
-        return {**SETTINGS, **{f.name: f for f in optional_factors}}
-
-    def optional(self) -> list[Factor]:
-        return list(self._optional_factors().values())
-
-    def why_no_factor(self, name: str) -> str:
-        return placements.why_no_setting(self.app, name)
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
-            return "unified-memory events exist only for strategies whose pages move"
-        if factors.get("events") == "on" and placements.BEST in self.requested.get(PLACEMENT, ()):
-            return "a search for placements records no events"
-        return exchanging.why_meaningless(factors) if self.app.exchanges else ""
+        by_name = {**SETTINGS, **{f.name: f for f in optional_factors}}
+        return [replace(factor, optional=True) for factor in by_name.values()]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         app, strategy = self.app, STRATEGIES[factors.text("strategy")]
+        if factors.get("events") == "on" and not may_migrate(strategy.allocator):
+            return Meaningless("unified-memory events exist only for strategies whose pages move")
+        if factors.get("events") == "on" and placements.BEST in self.requested.get(PLACEMENT, ()):
+            return Meaningless("a search for placements records no events")
+        if app.exchanges and (meaningless := exchanging.why_meaningless(factors)):
+            return Meaningless(meaningless)
         if is_oversubscribed(factors) and (reason := why_not_oversubscribed(device)):
             return reason
         try:
@@ -236,13 +231,6 @@ class Application(Applications):
         size = factors["size"]
         params = dict(_solve_cached(self.app, size) if isinstance(size, int) else self.app.sizes[str(size)])
         return params | {name: int(v) for name in params if isinstance(v := factors.get(name), int)}
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
-        return MMAP_EVERY_BLOCK | recording | exchanging.environment(factors)
-
-    def sampled(self, factors: Factors) -> bool:
-        return timelines.is_wanted(factors)
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
         from firsttouch.harness.predicting import predict_application
@@ -462,5 +450,5 @@ def list_application(app: type[App]) -> ApplicationListing:
         bool(app.tiled),
         app.options,
         placements.guided_buffers(app),
-        describe_factors([*(exchanging.FACTORS if app.exchanges else ()), *Application(app).optional()]),
+        describe_factors([*(exchanging.FACTORS if app.exchanges else ()), *Application(app).optional_factors()]),
     )

@@ -255,7 +255,8 @@ def _format_percent(share: float) -> str:
 
 
 def _takes_iterations(asked: _Asked) -> bool:
-    return any(factor.name == "iterations" for factor in asked.experiment.optional())
+    factors = asked.experiment.factors(asked.device(asked.platform), "quick")
+    return any(factor.name == "iterations" for factor in factors)
 
 
 class _Compared:

@@ -107,7 +107,7 @@ def _answered_sections(
     devices = sorted(names, key=[*devices_by_name, *names].index)
     alike = len(devices) > 1 and not all(map(_is_unplanned, records))
     if alike and experiment is not None and not experiment.across_devices:
-        section = ReportSection(experiment.question, records, (), counted=experiment.counted, source=experiment.source)
+        section = experiment.section(records, figures=())
         return [AnsweredSection(name, name, devices, SectionAnswer(problem=BESIDE), section)]
     info = devices_by_name.get(devices[0]) if not (experiment and experiment.across_devices) else None
     sections, problem, left_out = _divided_sections(name, records, experiment, info)
@@ -129,9 +129,7 @@ def _divided_sections(
     """The sections, a sentence that says what failed, and one that names the records that were left out; or ''."""
     if experiment is None:
         return [ReportSection(f"Results of '{name}', an experiment unknown to this version", records, ())], "", ""
-    whole = ReportSection(
-        experiment.question, records, experiment.figures, counted=experiment.counted, source=experiment.source
-    )
+    whole = experiment.section(records)
 
     def divide(part: Sequence[Record]) -> list[ReportSection]:
         derived = experiment.derive(part)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import open_regular
 from firsttouch.experiments.contract.base import Experiment
@@ -26,11 +27,13 @@ _HEAD = 1 << 16
 
 def known_names(results: Iterable[Results], experiments: Mapping[str, Experiment]) -> list[str]:
     """The experiments and applications of the records whose code is available."""
-    names: set[str] = set()
-    for result in results:
-        for name in {record.experiment for record in result.records} & set(experiments):
-            names |= experiments[name].known_names([r for r in result.records if r.experiment == name])
-    return sorted(names)
+    return sorted(_names_in(results) & {*experiments, *all_apps()})
+
+
+def _names_in(results: Iterable[Results]) -> set[str]:
+    """The experiments and applications of the records."""
+    records = [record for result in results for record in result.records]
+    return {str(name) for r in records for name in (r.experiment, r.factors.get("app"))}
 
 
 def check_replacement(
@@ -38,8 +41,7 @@ def check_replacement(
 ) -> None:
     """Raises UsageError if the page at `path` has sections of what these records hold and this call does not know."""
     results = list(results)
-    held_names = {name for result in results for r in result.records for name in (r.experiment, r.factors.get("app"))}
-    if not (lost := sorted((_section_names_in(path) & {str(name) for name in held_names}) - set(known_names))):
+    if not (lost := sorted((_section_names_in(path) & _names_in(results)) - set(known_names))):
         return
     modules = [name for result in results if result.request for name in result.request.modules]
     words = [f"--module {shlex.quote(name)}" for name in dict.fromkeys(modules)] or ["--module FILE"]

@@ -18,8 +18,9 @@ from firsttouch import _core
 from firsttouch.apps.port_programs.parts import WORD, Parts, words
 from firsttouch.apps.port_programs.program import BY_FORM, FormRun, PortProgram, codebook, fact
 from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import WorkerRules
 from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
-from firsttouch.records.schema import Factors, Scalar
+from firsttouch.records.schema import Scalar
 
 if TYPE_CHECKING:
     from firsttouch.apps.port_programs.parts import WordArray
@@ -62,10 +63,8 @@ class GrowingRecords(PortProgram):
     naive_is_right = True
     size = 8 * 1024**2
     figures = (BY_FORM,)
+    worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
     codebook = codebook(peak_bytes="B", blocks="", faults="", reserved_faults="")
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return MMAP_EVERY_BLOCK
 
     def expected(self, size: int) -> Sequence[int]:
         return _nearest_by_cpu(size)

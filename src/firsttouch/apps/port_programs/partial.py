@@ -15,10 +15,11 @@ from firsttouch import _core
 from firsttouch.apps.port_programs.parts import WORD, Parts, words
 from firsttouch.apps.port_programs.program import BY_FORM, FormRun, PortProgram, codebook, fact
 from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import WorkerRules
 from firsttouch.experiments.contract.meanings import EVENTS
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.profile.events.log import VARIABLE
-from firsttouch.records.schema import Factors, Scalar, as_number
+from firsttouch.records.schema import Scalar, as_number
 
 ITERATIONS = 16
 START = 1
@@ -36,10 +37,8 @@ class ScalarOfArray(PortProgram):
     naive_is_right = True
     size = 16 * 1024**2
     figures = (BY_FORM,)
+    worker = WorkerRules(environment=lambda factors: {VARIABLE: "1"})  # for all forms, since recording takes time
     codebook = codebook(*EVENTS, moved_bytes_per_iteration="B", iterations="", iteration_ms="ms")
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        return {VARIABLE: "1"}  # for all forms, since recording takes time
 
     def expected(self, size: int) -> Sequence[int]:
         return _scalars()

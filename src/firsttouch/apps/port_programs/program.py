@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from firsttouch.apps.port_programs.parts import Parts, unified_memory
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point
 from firsttouch.experiments.contract.common import KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry, Words
@@ -60,8 +60,10 @@ class PortProgram(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-C"
     figures = (replace(BY_FORM, where={"form": (DISCRETE, PORTED)}),)
-    share = 1e-9  # runs as often as REPEATS says, whatever the time of the preset
-    switches_of = ("memory", "copies")
+    planning = Planning(
+        share=1e-9,  # runs as often as REPEATS says, whatever the time of the preset
+        switches_of=("memory", "copies"),
+    )
     size: ClassVar[int] = 4 * MiB
     hazard: ClassVar[str]
     strategy: ClassVar[str]

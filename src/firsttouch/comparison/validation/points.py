@@ -101,7 +101,7 @@ class PlatformPoints:
             for experiment in experiments
             for device in self.gpus
             if device.name in devices
-            for factor in switch_factors(device, experiment.switches_of)
+            for factor in switch_factors(device, experiment.planning.switches_of)
         }
 
     def _record(self, planned: Planned) -> Record:

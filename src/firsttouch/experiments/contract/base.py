@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.base.units import format_size
@@ -34,6 +34,10 @@ ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU wou
 """Why a profiler cannot count an experiment in which they do."""
 MAX_VALUES = 10_000
 """The most values that a factor may have."""
+
+
+class Meaningless(str):
+    """Why a combination of factors has no meaning, as a reason of Experiment.skip()."""
 
 
 def _is_scalar(value: object) -> bool:
@@ -70,6 +74,8 @@ class Factor:
     """For the kinds "size" and "count": a value must be a multiple of this."""
     pattern: str = ""
     """For the kind "name": the regular expression that a value must match."""
+    optional: bool = False
+    """Whether points have it only if --set names it."""
     only_on: str = ""
     """For an optional factor: the name of the only device whose points may have it. If --set names the factor, its
     experiment is measured on no other device.
@@ -141,7 +147,7 @@ class Measurement:
     counters: dict[str, Scalar] = field(default_factory=dict)
     buffers: list[BufferFact] = field(default_factory=list)
     phases: Sequence[tuple[str, float, float]] = ()
-    """Of a point that is sampled (Experiment.sampled): spans of time during which memory is shown, by name, with their
+    """Of a point that is sampled (WorkerRules.sampled): spans of time during which memory is shown, by name, with their
     begin and end in seconds of time.monotonic(). Spans may lie in others.
     """
     outputs: Sequence[str] = ()
@@ -247,10 +253,13 @@ class WorkerRules:
     Attributes:
         fresh: each in a new worker.
         own: in a worker that has measured no other experiment.
-        opens_device: if not, the worker must not open the device. environment() must then return a variable that no
-            other experiment has, so that no other experiment has opened the device in the same worker.
+        opens_device: if not, the worker must not open the device. environment must then give a variable that no other
+            experiment has, so that no other experiment has opened the device in the same worker.
         timeout: seconds that a point may take without --timeout, where that is more than the points of others may.
         state: what a point leaves changed in its worker, or ''. Points that differ in it share no worker.
+        environment: further environment variables with which it must start. Those of the switches among the factors are
+            set in any case.
+        sampled: whether its memory is sampled while it measures the point.
     """
 
     fresh: bool = False
@@ -258,6 +267,8 @@ class WorkerRules:
     opens_device: bool = True
     timeout: float = 0.0
     state: Callable[[Factors], str] = lambda factors: ""
+    environment: Callable[[Factors], Mapping[str, str]] = lambda factors: {}
+    sampled: Callable[[Factors], bool] = lambda factors: False
 
 
 @dataclass(frozen=True)
@@ -274,6 +285,34 @@ class CountingRules:
 
     by_marks: bool = False
     why_not: Callable[[Factors], str] = lambda factors: ""
+
+
+@dataclass(frozen=True, eq=False)
+class Planning:
+    """Which combinations of its factors an experiment measures, and in what time.
+
+    Attributes:
+        share: its weight in a preset's time.
+        setup: seconds that one of its points takes besides sampling, for the planned time of a run; None if they are
+            unknown.
+        switches_of: which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its
+            copies. Every experiment that measures what they change has them, so that no two records with different
+            values look alike.
+        rules: which points the presets leave out (presets.py). If the rules leave out every point of a value that --set
+            names, it is measured under the conditions under which the preset measures other values of that factor; if
+            there are none, in all combinations, except those that a strict rule excludes.
+        on_each: which points ask about each single device, or each single pair of devices, not about their model: those
+            that meet all conditions of one of these sets, with conditions as rules have them. A call that names nothing
+            measures them on each of several equal devices or pairs, and all others on one of them for all.
+        properties: properties of points that the rules use, in addition to factors and to the properties in presets.py.
+    """
+
+    share: float = 1.0
+    setup: float | None = 0.04
+    switches_of: Sequence[Part] = ("memory",)
+    rules: Sequence[PresetRule] = ()
+    on_each: Sequence[Mapping[str, RuleCondition]] = ()
+    properties: Mapping[str, Property] = field(default_factory=dict)
 
 
 class Experiment:
@@ -294,11 +333,8 @@ class Experiment:
     """What readers of its records need to know of factors, counters and limits, and which are prices. An experiment
     whose codebook has factors has no others, and no other words as their values.
     """
-    share: ClassVar[float] = 1.0
-    """Weight of this experiment in a preset's time."""
-    setup: ClassVar[float | None] = 0.04
-    """Seconds that one of its points takes besides sampling, for the planned time of a run; None if they are unknown.
-    """
+    planning: Planning = Planning()
+    """Which combinations of its factors are measured, and in what time."""
     worker: WorkerRules = WorkerRules()
     """In which process its points are measured."""
     counting: CountingRules | str = "the vendor's counters are not offered for this experiment"
@@ -307,61 +343,22 @@ class Experiment:
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
     """
-    rules: ClassVar[Sequence[PresetRule]] = ()
-    """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
-    it is measured under the conditions under which the preset measures other values of that factor; if there are none,
-    in all combinations, except those that a strict rule excludes.
-    """
-    on_each: ClassVar[Sequence[Mapping[str, RuleCondition]]] = ()
-    """Which of its points ask about each single device, or each single pair of devices, not about their model: those
-    that meet all conditions of one of these sets, with conditions as rules have them. A call that names nothing
-    measures them on each of several equal devices or pairs, and all others on one of them for all.
-    """
-    properties: ClassVar[Mapping[str, Property]] = {}
-    """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
-    switches_of: ClassVar[Sequence[Part]] = ("memory",)
-    """Which switches of a device's runtime (machine/switches.py) are factors: those of its memory, of its copies. Every
-    experiment that measures what they change has them, so that no two records with different values look alike."""
     ranks: RankRules | None = None
     """How several processes carry out a point together; None: one carries it out."""
 
-    def sampled(self, factors: Factors) -> bool:
-        """Returns whether the memory of the worker is sampled while it measures the point."""
-        return False
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        """Returns why the experiment cannot run on the device, or None."""
-        return None
-
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        """Returns the factors on this device. Points are their cross product, in this order."""
+        """Returns the factors on this device. Points are their cross product, in this order; optional ones come last.
+
+        Raises:
+            Unsupported: the experiment cannot run on the device. The text says why.
+        """
         raise NotImplementedError
 
-    def optional(self) -> Sequence[Factor]:
-        """Returns additional factors, which points have only if --set names them."""
-        return ()
-
-    def why_no_factor(self, name: str) -> str:
-        """Returns why it has no factor that --set names, in one sentence, or '' if there is no more to say."""
-        return ""
-
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        """Returns why this combination can't be measured here (it is recorded as skipped), or None."""
-        return None
-
-    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        """Returns the values around which conditions are varied one at a time, for the property `varied` of rules."""
-        return {}
-
-    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        """Returns why the combination has no meaning (it is then no point and not recorded), or ''."""
-        return ""
-
-    def environment(self, factors: Factors) -> dict[str, str]:
-        """Returns further environment variables with which the worker of this point must start. Those of the switches
-        among the factors are set in any case.
+        """Returns why this combination is not measured here, or None. It is recorded as skipped with this reason; one
+        that is Meaningless is no point and not recorded.
         """
-        return {}
+        return None
 
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""
@@ -383,23 +380,25 @@ class Experiment:
         """
         raise NotImplementedError
 
-    def known_names(self, records: Sequence[Record]) -> set[str]:
-        """Returns the names in these records whose code is available: that of the experiment, and of applications."""
-        return {self.name}
-
     def derive(self, records: Sequence[Record]) -> list[Record]:
         """Returns the records of one device as the report shows them, with values that follow from several records."""
         return list(records)
 
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         """Returns the report's sections on one device. Each derived record is in one section other than an overview."""
-        return [ReportSection(self.question, records, self.figures, counted=self.counted, source=self.source)]
+        return [self.section(records)]
+
+    def section(self, records: Sequence[Record], **changes: Any) -> ReportSection:
+        """Returns one section with these records and all figures. changes: other values of its fields."""
+        whole = ReportSection(self.question, records, self.figures, counted=self.counted, source=self.source)
+        return replace(whole, **changes)
 
 
 @dataclass(slots=True)
 class Candidate:
     """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
-    given with --set. found: the values of properties that rules have asked for.
+    given with --set. found: the values of properties that rules have asked for. reason: why it is not measured, once
+    the experiment was asked (contract.py: why_skipped).
     """
 
     experiment: Experiment
@@ -408,6 +407,7 @@ class Candidate:
     preset: Preset
     chosen: AbstractSet[str] = NOTHING
     found: dict[str, PropertyValue] = field(default_factory=dict, init=False)
+    reason: str | None = field(default=None, init=False)
 
     @property
     def allocator(self) -> AllocatorInfo | None:

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
 from firsttouch.base.errors import UsageError
-from firsttouch.experiments.contract.base import CountingRules, Experiment, Factor, RankRules, WorkerRules
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    CountingRules,
+    Experiment,
+    Factor,
+    Planning,
+    RankRules,
+    WorkerRules,
+)
 from firsttouch.experiments.contract.common import switch_factors
 from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.machine import switches
@@ -27,27 +36,28 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "figures": (Sequence, "a sequence of figures"),
     "codebook": (Codebook, "a Codebook"),
     "order": (int, "a whole number"),
-    "share": ((int, float), "a number above 0"),
-    "setup": ((int, float, NoneType), "a number of seconds or None"),
     "counting": ((CountingRules, str), "CountingRules or a reason"),
     "across_devices": (bool, "True or False"),
-    "switches_of": (Sequence, "a sequence of parts"),
     "worker": (WorkerRules, "WorkerRules"),
     "ranks": ((RankRules, NoneType), "RankRules or None"),
-    "rules": (Sequence, "a sequence of rules"),
-    "on_each": (Sequence, "a sequence of mappings"),
-    "properties": (Mapping, "a mapping"),
+    "planning": (Planning, "a Planning"),
+    "planning.share": ((int, float), "a number above 0"),
+    "planning.setup": ((int, float, NoneType), "a number of seconds or None"),
+    "planning.switches_of": (Sequence, "a sequence of parts"),
+    "planning.rules": (Sequence, "a sequence of rules"),
+    "planning.on_each": (Sequence, "a sequence of mappings"),
+    "planning.properties": (Mapping, "a mapping"),
 }
 """Attributes of an experiment, with the required type of each."""
-_ITEMS: Mapping[str, Any] = {"figures": Figure, "rules": PresetRule, "on_each": Mapping}
+_ITEMS: Mapping[str, Any] = {"figures": Figure, "planning.rules": PresetRule, "planning.on_each": Mapping}
 
 
 def flaw(experiment: type[Experiment]) -> str:
     """Returns what is wrong with the attributes of an experiment, or ''."""
     for name, (wanted, words) in _TYPES.items():
-        value: Any = getattr(experiment, name)
+        value: Any = attrgetter(name)(experiment)
         right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
-        if not right or (name == "share" and not 0 < value < math.inf):
+        if not right or (name == "planning.share" and not 0 < value < math.inf):
             return f"{name} is {value!r:.60}, not {words}"
     return "; ".join(f"its codebook: {text}" for text in experiment.codebook.flaws())
 
@@ -55,7 +65,9 @@ def flaw(experiment: type[Experiment]) -> str:
 def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
     """Returns the experiment's factors, and the switches of the device's runtime that it depends on.
 
-    Raises UsageError if factors() gives no list of factors, or two of the same name.
+    Raises:
+        UsageError: factors() gives no list of factors, or two of the same name.
+        Unsupported: the experiment cannot run on the device.
     """
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
@@ -65,7 +77,7 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
     if wrong := strange_factor(experiment, factors):
         raise UsageError(f"the experiment {experiment.name}: {wrong}")
-    return [*factors, *(s for s in switch_factors(device, experiment.switches_of) if s.name not in names)]
+    return [*factors, *(s for s in switch_factors(device, experiment.planning.switches_of) if s.name not in names)]
 
 
 def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
@@ -83,16 +95,12 @@ def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
     return ""
 
 
-def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "supports", experiment.supports(device))
-
-
-def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
-
-
-def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _checked_reason(experiment, "skip", experiment.skip(factors, device))
+def why_skipped(candidate: Candidate) -> str:
+    """Returns why the combination is not measured on its device, or ''. The experiment is asked once."""
+    if candidate.reason is None:
+        experiment = candidate.experiment
+        candidate.reason = _checked_reason(experiment, "skip", experiment.skip(candidate.factors, candidate.device))
+    return candidate.reason
 
 
 def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
@@ -106,7 +114,7 @@ def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> t
 
 
 def is_sampled(experiment: Experiment, factors: Factors) -> bool:
-    answer = experiment.sampled(factors)
+    answer = experiment.worker.sampled(factors)
     if not isinstance(answer, bool):
         raise _wrong_type_error(experiment, "sampled", answer, "True or False")
     return answer
@@ -122,7 +130,7 @@ def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str
 
     Raises UsageError if no process can be started with it.
     """
-    variables = experiment.environment(factors)
+    variables = experiment.worker.environment(factors)
     if not isinstance(variables, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
         for name, value in variables.items()

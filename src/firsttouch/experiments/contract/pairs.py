@@ -11,7 +11,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Point, ReportSection
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Planning, Point, ReportSection
 from firsttouch.experiments.contract.common import allocator_names, peer, unreachable, unreachable_peer
 from firsttouch.experiments.contract.pair_figures import pair_figures
 from firsttouch.experiments.contract.presets import (
@@ -25,7 +25,7 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take,
 )
-from firsttouch.experiments.contract.rules import Preset, PresetRule
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BETWEEN,
     BY,
@@ -102,28 +102,26 @@ class PairExperiment(Experiment):
     """
 
     across_devices = True
-    rules: ClassVar[Sequence[PresetRule]] = (
-        exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
-                no_peer=True, chosen=Not(Contains(PEER))),
-        take("the full preset measures every pair at every size", FULL),
-        take("every pair is measured at the sizes that --set names", chosen=Contains("size")),
-        leave_out("pairs are measured with the main allocator", QUICK, main=False),
-        take("every pair is measured at the largest size", main=True, largest=True),
-        leave_out("one pair is measured at all sizes, the others at the largest", in_first_pair=False),
-        leave_out("other allocators are measured at every second octave", STANDARD, main=False, size=Not(Octave(2))),
+    planning = Planning(
+        rules=(
+            exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
+                    no_peer=True, chosen=Not(Contains(PEER))),
+            take("the full preset measures every pair at every size", FULL),
+            take("every pair is measured at the sizes that --set names", chosen=Contains("size")),
+            leave_out("pairs are measured with the main allocator", QUICK, main=False),
+            take("every pair is measured at the largest size", main=True, largest=True),
+            leave_out("one pair is measured at all sizes, the others at the largest", in_first_pair=False),
+            leave_out("other allocators are measured at every second octave", STANDARD, main=False,
+                      size=Not(Octave(2))),
+        ),
+        properties={"no_peer": _has_no_peer, "in_first_pair": _in_first_pair, "largest": _is_largest},
     )  # fmt: skip
-    properties: ClassVar = {"no_peer": _has_no_peer, "in_first_pair": _in_first_pair, "largest": _is_largest}
     questions: ClassVar[Mapping[str, str]] = {}
     """The question of each kind of pair but the first, by its kind (see `kind_of`)."""
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         """The sizes of the buffers in bytes, in ascending order."""
         raise NotImplementedError
-
-    def supports(self, device: DeviceInfo) -> str | None:
-        if device.capabilities.runs_kernels or (_nodes(device) and _peers(device)):
-            return None
-        return "this system shows no NUMA nodes with processors and memory"
 
     def common_factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         """The factors `peer`, `allocator` and `size`, and on the device `cpu` also `node`."""
@@ -160,7 +158,7 @@ class PairExperiment(Experiment):
         ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
         figures = pair_figures(self.figures, ordered)
         question, title = self.questions.get(kind, self.question), _TITLES.get(kind, "")
-        return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
+        return self.section(ordered, question=question, figures=figures, title=title)
 
 
 def _side_columns(record: Record) -> dict[str, Scalar]:
@@ -176,12 +174,14 @@ _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
 
 
 def peer_factors(device: DeviceInfo) -> list[Factor]:
-    """The factor `peer`, and on the device `cpu` also `node`."""
+    """The factor `peer`, and on the device `cpu` also `node`. Raises Unsupported if there are no such nodes."""
     if device.capabilities.runs_kernels:
         return [peer(device, itself=True)]
-    nodes = _peers(device)
+    acting, nodes = _nodes(device), _peers(device)
+    if not (acting and nodes):
+        raise Unsupported("this system shows no NUMA nodes with processors and memory")
     return [
-        Factor(NODE, _nodes(device), doc="the NUMA node whose processors act"),
+        Factor(NODE, acting, doc="the NUMA node whose processors act"),
         Factor(PEER, nodes, choices=[SELF, *nodes], doc="the NUMA node whose memory they use"),
     ]
 

@@ -1,14 +1,15 @@
 """Rules that decide which points of an experiment a preset measures.
 
 A rule applies to the points whose factors and properties meet its conditions, and says which of them are measured. The
-first rule that applies to a point decides. A point to which no rule applies is measured. `Experiment.rules` is the
-table, `Experiment.properties` adds to the properties below, and `Experiment.base_point` is the point around which
-conditions vary.
+first rule that applies to a point decides. A point to which no rule applies is measured. `Planning.rules` is the
+table, and `Planning.properties` adds to the properties below.
 
-    rules = (
-        leave_out("plain host memory is measured on the device cpu", measured_on_cpu=True),
-        take_only("memory that the agent cannot reach is recorded once", of={"reachable": False}, size=MiB),
-        leave_out("other allocators are measured at every third octave", QUICK, main=False, size=Not(Octave(3))),
+    planning = Planning(
+        rules=(
+            leave_out("plain host memory is measured on the device cpu", measured_on_cpu=True),
+            take_only("memory that the agent cannot reach is recorded once", of={"reachable": False}, size=MiB),
+            leave_out("other allocators are measured at every third octave", QUICK, main=False, size=Not(Octave(3))),
+        )
     )
 
 A condition is a value, a tuple of accepted values, or a test of the value such as Above(GiB). If a property is a set of
@@ -23,10 +24,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from firsttouch.experiments.contract import common
-from firsttouch.experiments.contract.base import Candidate, Property
+from firsttouch.experiments.contract.base import Candidate, Planning, Property
+from firsttouch.experiments.contract.contract import why_skipped
 from firsttouch.experiments.contract.rules import Preset, PresetRule, PropertyValue, RuleCondition
 from firsttouch.machine.allocators import properties as allocators
 from firsttouch.machine.switches import SWITCHES
+from firsttouch.records.schema import DeviceInfo, Scalar
 
 PRESETS: Sequence[Preset] = ("quick", "standard", "full")
 QUICK: Sequence[Preset] = ("quick",)
@@ -145,10 +148,16 @@ def take_only(
 # ------------------------------------------------------------------------------------------------------- properties
 
 
-def varied(candidate: Candidate) -> AbstractSet[str]:
-    """The factors in which the candidate differs from the experiment's base point on this device."""
-    base = candidate.experiment.base_point(candidate.device)
-    return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
+def varied_from(base_point: Callable[[DeviceInfo], Mapping[str, Scalar]]) -> Property:
+    """The property of the factors in which a point differs from the one around which conditions are varied one at a
+    time. base_point: that point on a device.
+    """
+
+    def varied(candidate: Candidate) -> AbstractSet[str]:
+        base = base_point(candidate.device)
+        return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
+
+    return varied
 
 
 def _of_allocator(ask: Callable[[str], PropertyValue]) -> Property:
@@ -197,16 +206,11 @@ def _is_largest(candidate: Candidate) -> bool:
     return candidate.factors["size"] == next(max(f.values) for f in factors if f.name == "size")  # type: ignore[type-var]
 
 
-def _is_skipped(candidate: Candidate) -> bool:
-    return candidate.experiment.skip(candidate.factors, candidate.device) is not None
-
-
 PROPERTIES: Mapping[str, Property] = {
     "runs_on": lambda candidate: candidate.device.role,
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
-    "varied": varied,
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
-    "skipped": _is_skipped,  # it cannot be measured here; its record says why
+    "skipped": lambda candidate: why_skipped(candidate) != "",  # it cannot be measured here; its record says why
     "sdma_as_here": _sdma_as_here,
     "largest": _is_largest,  # its size is the largest of the preset
     # Properties of the factor `allocator`:
@@ -240,11 +244,6 @@ def not_measured(candidate: Candidate) -> str:
     return _first_reason(candidate, strict=False)
 
 
-def left_out(candidate: Candidate) -> str:
-    """Returns why the preset does not measure the candidate, or '' if it does."""
-    return excluded(candidate) or not_measured(candidate)
-
-
 def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
     """Whether the candidate meets all conditions."""
     factors, found = candidate.factors, candidate.found
@@ -254,7 +253,7 @@ def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool
         elif name in found:
             value = found[name]
         else:
-            properties = candidate.experiment.properties
+            properties = candidate.experiment.planning.properties
             value = found[name] = (properties[name] if name in properties else PROPERTIES[name])(candidate)
         if not holds(condition, value):
             return False
@@ -263,13 +262,13 @@ def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool
 
 def _first_reason(candidate: Candidate, *, strict: bool) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
-    for rule in _rules_of_preset(tuple(candidate.experiment.rules), candidate.preset, strict):
+    for rule in _rules_of_preset(candidate.experiment.planning, candidate.preset, strict):
         if meets(candidate, rule.of):
             return "" if rule.measured is not None and meets(candidate, rule.measured) else rule.why
     return ""
 
 
 @cache
-def _rules_of_preset(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
+def _rules_of_preset(planning: Planning, preset: Preset, strict: bool) -> Sequence[PresetRule]:
     """The strict rules of a preset, or those that are not strict."""
-    return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
+    return [rule for rule in planning.rules if rule.strict is strict and preset in rule.presets]

@@ -25,9 +25,14 @@ CURVE = "share_{}_ms"
 """The counters of the times that a search found."""
 
 GPU_SHARE = Factor(
-    "gpu_share", (0.5,), "fraction", known={BEST: BEST}, doc="part of the work that the GPU does; the CPU does the rest"
+    "gpu_share",
+    (0.5,),
+    "fraction",
+    known={BEST: BEST},
+    doc="part of the work that the GPU does; the CPU does the rest",
+    optional=True,
 )
-CPU_THREADS = Factor("cpu_threads", (0,), "count", doc="threads of the CPU's part; 0: all")
+CPU_THREADS = Factor("cpu_threads", (0,), "count", doc="threads of the CPU's part; 0: all", optional=True)
 FIGURE = Line(
     x="series", y="value", series=CURVE, colour="strategy", mark="best_share", x_title="part of the work on the GPU",
     y_title="ms", where={"gpu_share": BEST}, title="Time over the part of the work on the GPU; a ring marks the best",
