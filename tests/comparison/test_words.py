@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from runs import copy
 
 from firsttouch.comparison.answers import (
     ALIKE,
@@ -28,6 +30,7 @@ from firsttouch.comparison.answers import (
     PlaceRow,
     PointRow,
 )
+from firsttouch.comparison.compare import Regression, compare_results
 from firsttouch.comparison.differences import (
     CANNOT_TELL,
     FASTER,
@@ -39,7 +42,8 @@ from firsttouch.comparison.differences import (
     SideValue,
 )
 from firsttouch.comparison.missing import MissingDevices
-from firsttouch.comparison.words import change, clause, group_line, sentence
+from firsttouch.comparison.table import FailedPoint
+from firsttouch.comparison.words import change, clause, group_line, regression_text, sentence
 
 NAMES = {"a": "old", "b": "new", "the median of 7 sides": "the median of 7 sides"}
 
@@ -231,6 +235,25 @@ FEW = "cannot tell a change from what differs from run to run."
 )
 def test_an_answer_is_a_sentence_or_two(of: ComparisonAnswer, words: str) -> None:
     assert sentence(of, NAMES) == words
+
+
+@pytest.mark.parametrize(
+    ("regression", "words"),
+    [
+        (experiment(1.3), "latency on cpu as a whole: slower, 1.30 (1.20 to 1.40)"),
+        (LOST, "cuda:3 is missing: 7 of 8 GPUs are left (ECC error)"),
+        (
+            FailedPoint("b", "latency", "cpu", {"size": 4096}, "crashed"),
+            "latency on cpu of new: crashed (size 4 KiB)",
+        ),
+    ],
+)
+def test_a_regression_is_a_line(regression: Regression, words: str, tmp_path: Path) -> None:
+    two = compare_results([copy(tmp_path / "old"), copy(tmp_path / "new")])
+    side = two.names[1]
+    assert regression_text(msgspec.structs.replace(regression, side=side), two, {}) == words
+    three = compare_results([*two.names, copy(tmp_path / "third")])
+    assert "new" in regression_text(msgspec.structs.replace(regression, side=side), three, {})
 
 
 def test_an_experiment_is_a_line_of_its_section() -> None:

@@ -187,13 +187,12 @@ def _answer(
     **more: Any,
 ) -> ComparisonAnswer:
     """groups: what the answer is about."""
-    runs = {one.name: len(one.runs) for one in comparison.sides}
     return ComparisonAnswer(
         kind=kind,
         side=side,
         base=comparison.base,
         of_devices=comparison.of_devices,
-        runs=[runs.get(comparison.base, 0), runs.get(side, 0)],
+        runs=[comparison.runs.get(comparison.base, 0), comparison.runs.get(side, 0)],
         differing=sum(group.differs for group in groups),
         rows=rows,
         **{"points": sum(group.points for group in groups), "counts": _added_counts(groups), **more},

@@ -50,6 +50,11 @@ class ResultsComparison:
         return [side.name for side in self.sides]
 
     @property
+    def runs(self) -> dict[str, int]:
+        """How many runs each side has."""
+        return {side.name: len(side.runs) for side in self.sides}
+
+    @property
     def kind(self) -> str:
         """The word for a side."""
         return "device" if self.of_devices else "side"
@@ -133,33 +138,20 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
     else:
         wholes = [] if differences.fleet else pairs_as_a_whole(table, few)
         places = places_of(sides.sides, table, differences, wholes)
-    if about_predictions:
-        return _with_predictions(sides, table, differences, few, limit)
+    compared = ResultsComparison(
+        sides.sides, sides.unreadable, table, differences, [], sides.of_devices, few, limit, [], _by_phase(sides, few)
+    )
+    if about_predictions:  # nothing of them is a change, and no device is missing
+        return compared
     missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
     # The first of few machines is what the others should be.
-    lacking = [some for some in missing if some.side != sides.sides[0].name or differences.fleet or sides.of_devices]
-    return ResultsComparison(
-        sides.sides,
-        sides.unreadable,
-        table,
-        differences,
-        [] if sides.of_devices else differing(sides.sides, table.devices),
-        sides.of_devices,
-        few,
-        limit,
-        [] if limit is None else [*lacking, *regressions(differences, table, limit, places)],
-        _by_phase(sides, few),
-        places,
-        missing,
-    )
-
-
-def _with_predictions(
-    sides: Sides, table: AlignedPoints, differences: Differences, few: list[str], limit: float | None
-) -> ResultsComparison:
-    """A comparison in which sides are predictions: nothing of it is a change, and no device is missing."""
-    return ResultsComparison(
-        sides.sides, sides.unreadable, table, differences, [], sides.of_devices, few, limit, [], _by_phase(sides, few)
+    lacking = [some for some in missing if some.side != compared.base or sides.of_devices]
+    return replace(
+        compared,
+        conditions=[] if sides.of_devices else differing(sides.sides, table.devices),
+        regressions=[] if limit is None else [*lacking, *regressions(differences, table, limit, places)],
+        places=places,
+        missing=missing,
     )
 
 

@@ -488,20 +488,15 @@ def notes(comparison: ResultsComparison) -> list[str]:
     return sentences
 
 
-def _few_runs(comparison: ResultsComparison, side: str) -> str:
-    runs = {one.name: len(one.runs) for one in comparison.sides}
-    return _runs_in_words((runs[comparison.names[0]], runs[side]))
-
-
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     if comparison.differences.fleet:
         return ""  # the headline says it already
     if comparison.is_about_predictions:
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
-    short = short_names(comparison)
+    short, runs = short_names(comparison), comparison.runs
     sentences = [
-        f"{short[side]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."
+        f"{short[side]} is not judged by the limit: {_runs_in_words((runs[comparison.base], runs[side]))} cannot tell."
         for side in comparison.cannot_tell
         if side in comparison.few
     ]
