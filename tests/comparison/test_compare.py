@@ -26,6 +26,7 @@ SAME = "no clear difference"
 def compared(*sides: str | Path, limit: float | None = None) -> dict:
     found = msgspec.to_builtins(output(compare_results([str(side) for side in sides], limit)))
     assert msgspec.convert(found, ComparisonOutput)  # as the published schema has it
+    assert len(found["answers"]) == len(found["answer"])  # what each sentence says, as data
     return found
 
 

@@ -214,9 +214,8 @@ def _of_side(comparison: ResultsComparison, side: str) -> ComparisonAnswer:
         rows = sorted((g for g in groups if g.ratio), key=lambda g: -abs(math.log(g.ratio or 1.0)))
         apart = sorted(math.expm1(abs(math.log(d.ratio))) for g in groups for d in comparison.points_of(g) if d.ratio)
         half, most = (apart[min(len(apart) - 1, int(part * len(apart)))] if apart else None for part in (0.5, 0.9))
-        return _answer(
-            comparison, kind, rows, groups, side, points=len(apart), half_within=half, most_within=most
-        )  # fmt: skip
+        within = {"points": len(apart), "half_within": half, "most_within": most}
+        return _answer(comparison, kind, rows, groups, side, **within)
     missing = [lacking for lacking in comparison.missing if lacking.side == side]
     if side in comparison.few:
         places = [place_row(place) for place in comparison.places if place.side == side]

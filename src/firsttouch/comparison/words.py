@@ -260,11 +260,11 @@ def change(ratios: Sequence[tuple[float | None, str]], verdict: str) -> str:
 
     ratios: each with which direction is better.
     """
-    known = [(ratio or 1.0, better) for ratio, better in ratios]
+    changes = [(ratio or 1.0, better) for ratio, better in ratios]
     if verdict == CANNOT_TELL:
-        return f"{_range([100 * (1 - min(ratio, 1 / ratio)) for ratio, _ in known], _whole)} % apart"
-    extents = [ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio) for ratio, _ in known]
-    lost = [verdict == SLOWER and better == "higher" for _, better in known]
+        return f"{_range([100 * (1 - min(ratio, 1 / ratio)) for ratio, _ in changes], _whole)} % apart"
+    extents = [ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio) for ratio, _ in changes]
+    lost = [verdict == SLOWER and better == "higher" for _, better in changes]
     most = _MOST_LOST if all(lost) else _MOST_PERCENT
     if max(extents) > most or min(extents) < 1 / most:
         return f"{_range(extents, _times)} times {_WORDS[verdict]}"
