@@ -21,8 +21,7 @@ def slow(tmp_path_factory) -> str:
 def test_one_run_a_side_is_not_judged_by_a_limit(slow):
     done = call("compare", CPU, slow.partition(",")[0], "--fail-over", "5%")
     assert done.returncode == 0
-    assert "one run a side cannot tell a change from what differs from run to run" in " ".join(done.stdout.split())
-    assert "slow0 is not judged by the limit: one run a side cannot tell." in done.stdout
+    assert "slow0 is not judged" in done.stdout
     assert "Nothing is clearly worse" not in done.stdout
     assert f"  for i in 2 3; do firsttouch run --device cpu --device opencl:0 --out {CPU}" in done.stdout
 
@@ -32,8 +31,9 @@ def test_a_regression_ends_with_status_1_and_is_named(slow):
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
     assert lines[:3] == ["Conditions that differ", "runs  1 (xeon-vm-quick), 3 (slow0)".ljust(len(lines[1])), ""]
-    assert "CPU latency 10 % slower; other CPU experiments the same within 2 %" in " ".join(" ".join(lines).split())
-    assert any(line.startswith("- latency on cpu as a whole: slower, 1.1") for line in lines)
+    assert lines[3].startswith("slow0 (3 runs) against xeon-vm-quick")
+    named = lines[next(i for i, line in enumerate(lines) if line.endswith("regressions of more than 5 %")) + 1 :]
+    assert all("latency on " in line for line in named[:4])
     assert call("compare", CPU, slow, "--fail-over", "20%").returncode == 0
 
 

@@ -28,7 +28,8 @@ def runs(rng: np.random.Generator, between: float, factor: float = 1.1) -> Align
     shared = np.repeat(rng.normal(0, between, (2 * RUNS, EXPERIMENTS)), POINTS, axis=1)
     values = 100 * np.exp(rng.normal(0, 0.05, shared.shape) + shared)
     values[RUNS:, :POINTS] *= factor
-    return AlignedPoints(columns, values, 0.99 * values, 1.01 * values, [[*range(RUNS)], [*range(RUNS, 2 * RUNS)]])
+    sides = {"before": [*range(RUNS)], "after": [*range(RUNS, 2 * RUNS)]}
+    return AlignedPoints(columns, values, 0.99 * values, 1.01 * values, sides)
 
 
 @pytest.mark.parametrize(("between", "least"), [(0.0, 0.98), (0.02, 0.9)])

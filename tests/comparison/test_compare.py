@@ -15,9 +15,9 @@ from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 from tests.kept_runs import stored_run
 
 from firsttouch.base.errors import UsageError
+from firsttouch.comparison.answers import ALL_SIDES, FAR, FEW_RUNS, answers
 from firsttouch.comparison.compare import compare_results
 from firsttouch.comparison.plain import ComparisonOutput, output
-from firsttouch.comparison.words import answers
 from firsttouch.records.schema import SCHEMA
 
 SAME = "no clear difference"
@@ -26,6 +26,7 @@ SAME = "no clear difference"
 def compared(*sides: str | Path, limit: float | None = None) -> dict:
     found = msgspec.to_builtins(output(compare_results([str(side) for side in sides], limit)))
     assert msgspec.convert(found, ComparisonOutput)  # as the published schema has it
+    assert len(found["answers"]) == len(found["answer"])  # what each sentence says, as data
     return found
 
 
@@ -61,7 +62,7 @@ def test_one_run_a_side_cannot_tell(tmp_path):
         assert verdicts(found["experiments"]) <= {SAME, "cannot tell"}
         assert {point["worse"] for point in found["points"]} == {None}
         assert (found["cannot_tell"], found["regressions"], comparison.exit_status) == ([after], [], 0)
-        assert "one run a side cannot tell a change" in answers(comparison)[0]
+        assert [answer["kind"] for answer in found["answers"]] == [FEW_RUNS]
 
 
 def test_one_run_is_told_from_three(tmp_path, repeated):
@@ -106,7 +107,7 @@ def test_a_slow_down_is_found_against_the_spread_between_runs(repeated, tmp_path
 def test_the_interval_of_several_runs_holds_each_of_them(repeated):
     found = compare_results([",".join(repeated[:3]), repeated[3]])
     medians = {i: [] for i in range(len(found.table.columns))}
-    for row in found.table.sides[0]:
+    for row in found.table.sides[found.base]:
         for i, value in enumerate(found.table.value[row]):
             if isfinite(value):
                 medians[i].append(value)
@@ -240,8 +241,9 @@ def test_a_machine_that_was_busy_is_no_outlier_among_many(tmp_path):
     comparison = compare_results(nodes, 0.1)
     assert (comparison.regressions, comparison.exit_status) == ([], 0)
     first, second = answers(comparison)
-    assert first.endswith(": none differs clearly in an experiment as a whole.")
-    assert second.startswith("busy is far from the others in latency on ")
+    assert (first.kind, first.counts) == (ALL_SIDES, {"sides": 7, "outliers": 0, "pairs": 0})
+    assert second.kind == FAR
+    assert {(row.side, row.experiment, row.verdict) for row in second.rows} == {(nodes[-1], "latency", "cannot tell")}
     assert output(comparison).cannot_tell == [nodes[-1]]
     all_busy = [copy(tmp_path / f"busy{i}", another_run(i, 0.005), busy) for i in range(6)]
     assert len(compare_results([*all_busy, nodes[-1]], 0.1).regressions) == 2

@@ -1,18 +1,29 @@
-"""The first sentence of a comparison says what matters, by kind of device and of experiment, and claims no more."""
+"""The answer of a comparison says what matters, by kind of device and of experiment, and claims no more."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 from runs import another_run, copy, slower
 
+from firsttouch.comparison.answers import (
+    ALIKE,
+    COMPARED,
+    DIFFERING,
+    FEW_RUNS,
+    UNCLEAR,
+    AlikeExperiments,
+    ComparisonAnswer,
+    answers,
+    shift_of,
+)
 from firsttouch.comparison.compare import compare_results
-from firsttouch.comparison.differences import SAME, ExperimentDifference
-from firsttouch.comparison.headline import ALIKE, UNCLEAR, shift_of
+from firsttouch.comparison.differences import CANNOT_TELL, FASTER, LOWER, SAME, SLOWER, ExperimentDifference
 from firsttouch.comparison.plain import output
-from firsttouch.comparison.words import answers, condition_rows, what_to_type
+from firsttouch.comparison.words import condition_rows, what_to_type
 from firsttouch.records.schema import SCHEMA
 
 
@@ -22,41 +33,45 @@ def before(tmp_path_factory) -> str:
     return ",".join(copy(folder / str(i), another_run(i)) for i in range(3))
 
 
+def rows_of(answer: ComparisonAnswer) -> list[AlikeExperiments]:
+    return [row for row in answer.rows if isinstance(row, AlikeExperiments)]
+
+
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "first", "all_else"),
     [
-        (
-            (),
-            r"^after \(3 runs\) against before \(3 runs\), by the weighted median of each experiment: CPU "
-            r"the same within [2-9] %; CPU kernels the same within \d %\. No clear difference in any of 442 points\.",
-        ),
-        (
-            (slower("latency", 1.3),),
-            ": CPU latency 30 % slower; other CPU exp.* same .*; CPU-kernel latency 30 % slower; ",
-        ),
-        ((slower("latency", 1.3), slower("tlb", 1.3)), "CPU loads 30 % slower; other CPU experiments the same within "),
-        (
-            (slower("transfer", 1 / 1.7),),
-            r"CPU copies 1\.7 times as fast; .*\d faster and \d+ without .*, of 442 points",
-        ),
-        (
-            (slower("bandwidth", 1 / 1.1), slower("atomics", 1 / 1.38)),
-            "CPU atomics and bandwidth 10 to 3[78] % faster; ",
-        ),
-        ((slower("latency", 1.013),), ": CPU the same within "),
-        (
-            (slower("latency", 1.03),),
-            r"slower; .* No single one of 442 points differs clearly\.",
-        ),
-        ((slower("faultcount", 1 / 3),), "CPU counts of faults 0.33 times as high; "),
+        ((), [("CPU", ALIKE, 1), ("CPU kernels", ALIKE, 1)], True),
+        ((slower("latency", 1.3),), [("CPU latency", SLOWER, 1.3), ("other CPU experiments", ALIKE, 1),
+                                     ("CPU-kernel latency", SLOWER, 1.3)], False),
+        ((slower("latency", 1.3), slower("tlb", 1.3)), [("CPU loads", SLOWER, 1.3),
+                                                        ("other CPU experiments", ALIKE, 1)], False),
+        ((slower("transfer", 1 / 1.7),), [("CPU-kernel copies", FASTER, 1.7)], False),
+        ((slower("bandwidth", 1 / 1.1), slower("atomics", 1 / 1.38)), [("CPU atomics and bandwidth", FASTER, 1.38)],
+         False),
+        ((slower("latency", 1.013),), [("CPU", ALIKE, 1)], True),
+        ((slower("faultcount", 1 / 3),), [("CPU counts of faults", LOWER, 1 / 3)], False),
     ],
-)
-def test_what_matters_comes_first(changes, said, before, tmp_path):
+)  # fmt: skip
+def test_what_matters_comes_first(changes, first, all_else, before, tmp_path):
+    """first: the first rows, each with its verdict and ratio. all_else: whether no point differs."""
     after = ",".join(copy(tmp_path / "after" / str(i), another_run(i, 0.002), *changes) for i in range(3))
-    (sentence,) = answers(compare_results([before, after]))
-    sentence = sentence.replace("after/0", "after").replace("before0/0", "before")
-    assert re.search(said, sentence), sentence
-    assert not re.search(r"(?<!within) \b[01] % ", sentence)
+    (answer,) = answers(compare_results([before, after]))
+    rows = rows_of(answer)
+    assert (answer.kind, answer.runs, answer.points) == (COMPARED, [3, 3], 442)
+    wanted = [(subject, verdict, pytest.approx(ratio, rel=0.1)) for subject, verdict, ratio in first]
+    assert [(row.subject, row.verdict, row.ratio) for row in rows[: len(first)]] == wanted
+    assert (answer.counts == {SAME: 442}) == all_else
+    assert all(row.low < row.ratio < row.high for row in rows if row.verdict in DIFFERING)
+    assert {row.within is not None for row in rows if row.verdict == ALIKE} == {True}
+    named = [group for row in rows if row.verdict in DIFFERING for group in row.experiments]
+    assert all(abs(math.log(group.ratio)) >= math.log(1.02) for group in named)
+
+
+def test_a_change_that_shows_in_no_single_point_is_named(before, tmp_path):
+    after = ",".join(copy(tmp_path / str(i), another_run(i, 0.002), slower("latency", 1.03)) for i in range(3))
+    (answer,) = answers(compare_results([before, after]))
+    assert (answer.counts, answer.differing) == ({SAME: 442}, 2)
+    assert SLOWER in {row.verdict for row in rows_of(answer)}
 
 
 @pytest.mark.parametrize(("far", "state"), [(0, ALIKE), (15, ALIKE), (23, UNCLEAR)])
@@ -76,11 +91,10 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     copy(Path("after"), another_run(2, 0.2))
     Path("after-3").mkdir()
     comparison = compare_results(["a b", "after/"])
-    (sentence,) = answers(comparison)
-    assert re.search(
-        r"cannot tell .* By the median of each experiment: CPU.* [\d.]+ to [\d.]+ times as fast, ", sentence
-    )
-    assert not re.search(r"same|clear difference|faster|slower", sentence)
+    (answer,) = answers(comparison)
+    assert (answer.kind, answer.runs) == (FEW_RUNS, [1, 1])
+    assert {(row.subject, row.verdict) for row in answer.rows} == {("CPU", CANNOT_TELL), ("CPU kernels", CANNOT_TELL)}
+    assert answer.counts.keys() == {SAME, CANNOT_TELL}
     run = "firsttouch run --device cpu --device opencl:0 --out"
     calls = [f"for i in 2 3; do {run} {name}$i; done" for name in ("'a b.'", "after.")]
     assert what_to_type(comparison) == [*calls, "firsttouch compare 'a b,a b.2,a b.3' after,after.2,after.3"]
@@ -88,7 +102,7 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     two = compare_results(["a b,after", "after"])
     assert what_to_type(two)[0] == f"for i in 3; do {run} 'a b.'$i; done"
     assert what_to_type(two)[2] == "firsttouch compare 'a b,after,a b.3' after,after.2,after.3"
-    assert "after against a b (2 runs): one run against two cannot tell" in answers(two)[0]
+    assert (answers(two)[0].kind, answers(two)[0].runs) == (FEW_RUNS, [2, 1])
     assert (
         what_to_type(compare_results(["a b,after", "a b,after"]))
         == what_to_type(compare_results(["a b,after,a b", "after"]))
@@ -177,8 +191,9 @@ def test_disturbed_points_are_a_condition_and_their_differences_cannot_be_told(t
     assert re.fullmatch(r"0 \(b0\), \d\d \(a0\)", rows["points disturbed by other programs, %"])
     assert comparison.exit_status == 0
     assert {g.verdict for g in comparison.groups if g.experiment in ("latency", "tlb")} == {"cannot tell"}
-    assert re.search(
-        r"CPU .*loads.* not told apart.* and \d+ that cannot be told, of 44\d points", answers(comparison)[0]
-    )
+    (answer,) = answers(comparison)
+    untold = [group.experiment for row in rows_of(answer) if row.verdict == UNCLEAR for group in row.experiments]
+    assert {"latency", "tlb"} <= {*untold}
+    assert answer.counts[CANNOT_TELL] > 100
     mixed = compare_results([before, f"{after.partition(',')[0]},{before}"], 0.1)
     assert {g.verdict for g in mixed.groups} == {"no clear difference"}

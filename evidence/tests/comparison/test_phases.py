@@ -15,9 +15,9 @@ from tests.schemas import assert_valid
 
 from firsttouch.cli import compare as cli
 from firsttouch.comparison import runs
+from firsttouch.comparison.answers import phase_answers
 from firsttouch.comparison.compare import ResultsComparison, compare_results
 from firsttouch.comparison.differences import CANNOT_TELL, SAME
-from firsttouch.comparison.words import phase_answers
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.comparison import render
 
@@ -70,8 +70,10 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
     invoke(cli.command, [before, after], as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert_valid("compare", data)
-    (sentence,) = data["phases"]["answer"]
-    assert sentence.startswith("Phases of applications, time of after3 (3 runs) over that of before0 (3 runs): app ")
+    (answer,) = data["phases"]["answers"]
+    assert (answer["side"], answer["base"]) == (after, before)
+    assert {row["experiment"].partition(": ")[2] for row in answer["rows"]} == {"allocate", "free"}
+    assert {row["verdict"] for row in answer["rows"]} == {"slower"}
     assert {p["verdict"] for p in data["phases"]["points"] if p["factors"]["phase"] == "free"} <= {"slower", SAME}
     monkeypatch.setattr("firsttouch.report.comparison.to_svgs", lambda specs: ["" for _ in specs])
     page = render(comparison, reportable_experiments())
@@ -81,12 +83,13 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
 
 def test_a_phase_that_is_a_small_part_of_the_run_is_in_no_sentence(tmp_path: Path) -> None:
     comparison = compare_results(sides(tmp_path, 1.5, "readback"))
-    (sentence,) = phase_answers(comparison)
+    (answer,) = phase_answers(comparison)
+    experiments = {row.experiment for row in answer.rows}
     assert named(comparison) == {"readback"}
     assert comparison.phases is not None
     assert {"app nn: readback", "app gemm: readback"} <= {g.experiment for g in comparison.phases.groups if g.differs}
-    assert "app gemm: readback" in sentence
-    assert "app nn: readback" not in sentence  # half a percent of its run
+    assert "app gemm: readback" in experiments
+    assert "app nn: readback" not in experiments  # half a percent of its run
 
 
 def test_one_run_a_side_cannot_tell_phases_either(tmp_path: Path) -> None:

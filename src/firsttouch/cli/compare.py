@@ -14,13 +14,12 @@ from firsttouch.cli.options import path
 from firsttouch.cli.output import print_error, print_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rich.table import Table
+    from collections.abc import Iterator
 
     from firsttouch.base.outputs import Output
     from firsttouch.cli.console import Console
     from firsttouch.comparison.compare import ResultsComparison
+    from firsttouch.comparison.tables import ComparisonTable
 
 MOST_EXPERIMENTS = 16
 MOST_TABLES = 5
@@ -120,41 +119,41 @@ def _finish(found: Compared) -> int:
 
 def _show(comparison: ResultsComparison) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.words import answers, notes, phase_answers, what_to_type
+    from firsttouch.comparison.answers import answers, phase_answers
+    from firsttouch.comparison.words import notes, sentences, what_to_type
 
     console = Console(soft_wrap=False)
     _print_conditions(console, comparison)
-    sentences = answers(comparison)
-    for sentence in sentences[: MOST_LISTED + 1]:
-        console.print(sentence)
-    _print_more(console, len(sentences) - MOST_LISTED - 1, "side")
-    for sentence in phase_answers(comparison)[:MOST_LISTED]:
-        console.print(sentence)
+    texts = sentences(answers(comparison), comparison)
+    for text in texts[: MOST_LISTED + 1]:
+        console.print(text)
+    _print_more(console, len(texts) - MOST_LISTED - 1, "side")
+    for text in sentences(phase_answers(comparison)[:MOST_LISTED], comparison):
+        console.print(text)
     if calls := what_to_type(comparison):
         console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell:")
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
     _print_regressions(console, comparison)
-    if comparison.places:
-        _print_places(console, comparison)
-    if comparison.of_devices or not comparison.places:
-        _print_experiments(console, comparison)
-        _print_points(console, comparison)
-    if comparison.phases is not None:
-        _print_experiments(console, comparison.phases, "phase")
+    for table in _tables(comparison):
+        _print_table(console, table)
     if remarks := notes(comparison):
         console.print()
-    for sentence in remarks:
-        console.print(f"- {sentence}")
+    for text in remarks:
+        console.print(f"- {text}")
 
 
 def _print_conditions(console: Console, comparison: ResultsComparison) -> None:
+    from rich.table import Table as Grid
+
     from firsttouch.comparison.words import condition_rows
 
     if not (rows := condition_rows(comparison)):
         return
     console.print("Conditions that differ", style="bold")
-    grid = _grid(2)
+    grid = Grid.grid(padding=(0, 2))
+    for _ in range(2):
+        grid.add_column(overflow="fold")
     for row in rows[:MOST_CONDITIONS]:
         grid.add_row(*row)
     console.print(grid)
@@ -182,60 +181,41 @@ def _print_regressions(console: Console, comparison: ResultsComparison) -> None:
     _print_more(console, len(lines) - MOST_LISTED, "regression")
 
 
-def _print_places(console: Console, comparison: ResultsComparison) -> None:
-    """The devices and pairs that differ, and a few points of each."""
-    from firsttouch.comparison.words import conditions_by_column, place_heads, place_table, point_of_place
+def _tables(comparison: ResultsComparison) -> Iterator[ComparisonTable]:
+    """The places that differ, or the experiments, with a few points of each; and the phases of applications."""
+    from firsttouch.comparison.tables import table_of_experiments, table_of_place, table_of_places, table_of_points
+    from firsttouch.comparison.words import conditions_by_column
 
-    heads, rows = place_table(comparison, comparison.places[:MOST_EXPERIMENTS])
-    table = _table(heads)
-    for cells in rows:
-        table.add_row(*cells)
-    console.print()
-    console.print(table)
-    _print_more(console, len(comparison.places) - MOST_EXPERIMENTS, "place")
     conditions = conditions_by_column(comparison.table.columns)
+    if comparison.places:
+        yield table_of_places(comparison, MOST_EXPERIMENTS)
     for place in comparison.places[:MOST_TABLES]:
-        table = _table((place.name, *place_heads(place, comparison), "ratio", "interval", ""))
-        for d in place.points[:MOST_POINTS]:
-            table.add_row(*point_of_place(d, comparison, conditions))
-        console.print()
-        console.print(table)
-        _print_more(console, len(place.points) - MOST_POINTS, "point")
+        yield table_of_place(comparison, place, conditions, MOST_POINTS)
+    if comparison.of_devices or not comparison.places:
+        shown = [group for group in comparison.groups if comparison.is_shown(group)]
+        yield table_of_experiments(comparison, shown, MOST_EXPERIMENTS)
+        apart = [(group, [d for d in comparison.points_of(group) if d.is_apart]) for group in shown]
+        for group, points in [(group, points) for group, points in apart if points][:MOST_TABLES]:
+            yield table_of_points(comparison, group, points, conditions, MOST_POINTS)
+    if comparison.phases is not None:
+        shown = [group for group in comparison.phases.groups if comparison.phases.is_shown(group)]
+        yield table_of_experiments(comparison.phases, shown, MOST_EXPERIMENTS, "phase")
 
 
-def _print_experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
-    from firsttouch.comparison.words import group_table
+def _print_table(console: Console, table: ComparisonTable) -> None:
+    from rich.table import Table as Drawn
 
-    differing = [g for g in comparison.groups if comparison.is_shown(g)]
-    if not differing:
+    if not table.rows:
         return
-    several = comparison.differences.fleet or len({g.side for g in differing}) > 1
-    heads, rows = group_table(comparison, differing[:MOST_EXPERIMENTS], noun, sides=several)
-    table = _table(heads)
-    for cells in rows:
-        table.add_row(*cells)
+    drawn = Drawn(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    first, *heads = table.heads
+    for head in (table.title or first, *heads):
+        drawn.add_column(head, overflow="fold")
+    for cells in table.rows:
+        drawn.add_row(*cells)
     console.print()
-    console.print(table)
-    _print_more(console, len(differing) - MOST_EXPERIMENTS, noun)
-
-
-def _print_points(console: Console, comparison: ResultsComparison) -> None:
-    from firsttouch.comparison.words import conditions_by_column, point_cells, short_names, titled
-
-    conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
-    shown = 0
-    for group in comparison.groups:
-        points = [d for d in comparison.points_of(group) if d.is_apart]
-        if not points or shown == MOST_TABLES or (comparison.differences.fleet and not group.differs):
-            continue
-        shown += 1
-        heads = [short[comparison.base], short[comparison.names[group.side]]]
-        table = _table((titled(comparison, group), *heads, "ratio", "interval", ""))
-        for difference in points[:MOST_POINTS]:
-            table.add_row(*point_cells(difference, conditions[difference.column]))
-        console.print()
-        console.print(table)
-        _print_more(console, len(points) - MOST_POINTS, "point")
+    console.print(drawn)
+    _print_more(console, table.more, table.noun)
 
 
 def _print_more(console: Console, n: int, noun: str) -> None:
@@ -243,21 +223,3 @@ def _print_more(console: Console, n: int, noun: str) -> None:
 
     if n > 0:
         console.print(f"  ({count(n, f'more {noun}')} with --json)")
-
-
-def _table(heads: Iterable[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    return table
-
-
-def _grid(columns: int) -> Table:
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    for _ in range(columns):
-        grid.add_column(overflow="fold")
-    return grid

@@ -17,11 +17,10 @@ from firsttouch.comparison.places import PlaceDifference, pairs_of_one, places_o
 from firsttouch.comparison.pooled_pairs import pairs_as_a_whole
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, as_predicted, of_phases, read_sides
-from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
-from firsttouch.records.predicted import is_predicted
+from firsttouch.comparison.table import AlignedPoints, FailedPoint, Side, align, what_differs
 from firsttouch.records.text import count, join_names
 
-Regression: TypeAlias = Difference | ExperimentDifference | PlaceDifference | Missing | MissingDevices
+Regression: TypeAlias = Difference | ExperimentDifference | PlaceDifference | FailedPoint | MissingDevices
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class ResultsComparison:
     differences: Differences
     conditions: list[DifferingCondition]
     of_devices: bool
-    few: list[int]
+    few: list[str]
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
     phases: ResultsComparison | None = None
@@ -51,9 +50,18 @@ class ResultsComparison:
         return [side.name for side in self.sides]
 
     @property
+    def runs(self) -> dict[str, int]:
+        """How many runs each side has."""
+        return {side.name: len(side.runs) for side in self.sides}
+
+    @property
     def kind(self) -> str:
         """The word for a side."""
         return "device" if self.of_devices else "side"
+
+    @property
+    def is_about_predictions(self) -> bool:
+        return any(side.predicted for side in self.sides)
 
     @property
     def base(self) -> str:
@@ -72,8 +80,8 @@ class ResultsComparison:
         return sorted(self.differences.groups, key=order)
 
     @cached_property
-    def _points(self) -> dict[tuple[str, str, int], list[Difference]]:
-        by_group: dict[tuple[str, str, int], list[Difference]] = {}
+    def _points(self) -> dict[tuple[str, str, str], list[Difference]]:
+        by_group: dict[tuple[str, str, str], list[Difference]] = {}
         for d in sorted(self.differences.points, key=lambda d: (not d.is_apart, -d.size)):
             by_group.setdefault((*d.column.group, d.side), []).append(d)
         return by_group
@@ -87,10 +95,15 @@ class ResultsComparison:
         return group.differs if self.differences.fleet else bool(group.apart)
 
     @property
-    def cannot_tell(self) -> list[int]:
+    def cannot_tell(self) -> list[str]:
         """The sides of which points are apart, but which too few runs cannot tell from what differs between runs."""
         groups = self.differences.groups
         return list(dict.fromkeys(group.side for group in groups if CANNOT_TELL in group.counts))
+
+    @property
+    def has_several_sides(self) -> bool:
+        """Whether more than one is compared with the first, so that it must be said which is meant."""
+        return len(self.sides) > 2
 
     @property
     def exit_status(self) -> int:
@@ -110,55 +123,39 @@ def compare_results(specs: Sequence[str], limit: float | None = None) -> Results
 
 def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison:
     """Compares sides that are already read, as `compare` does."""
-    if any(map(is_of_predictions, sides.sides)):
+    about_predictions = any(side.predicted for side in sides.sides)
+    if about_predictions:
         sides = replace(sides, sides=[as_predicted(side) for side in sides.sides])
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
-    if len(sides.sides) >= FLEET and len(set(map(is_of_predictions, sides.sides))) > 1:
+    if len(sides.sides) >= FLEET and len({bool(side.predicted) for side in sides.sides}) > 1:
         raise UsageError(f"from {FLEET} sides on, all are measured or all predicted, since each is compared with all")
     few = _few(sides)
-    differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
+    differences = find(table, few, [side.name for side in sides.sides if side.stated])
     if sides.of_devices:
-        places = pairs_of_one(sides.sides, table, differences)
+        places = pairs_of_one(table, differences)
     else:
         wholes = [] if differences.fleet else pairs_as_a_whole(table, few)
         places = places_of(sides.sides, table, differences, wholes)
-    if any(map(is_of_predictions, sides.sides)):
-        return _with_predictions(sides, table, differences, few, limit)
-    missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
-    # The first of few machines is what the others should be.
-    lacking = [some for some in missing if some.side or differences.fleet or sides.of_devices]
-    return ResultsComparison(
-        sides.sides,
-        sides.unreadable,
-        table,
-        differences,
-        [] if sides.of_devices else differing(sides.sides, table.devices),
-        sides.of_devices,
-        few,
-        limit,
-        [] if limit is None else [*lacking, *regressions(differences, table, limit, places)],
-        _by_phase(sides, few),
-        places,
-        missing,
-    )
-
-
-def is_of_predictions(side: Side) -> bool:
-    return any(is_predicted(device.name) for run in side.runs for device in run.devices)
-
-
-def _with_predictions(
-    sides: Sides, table: AlignedPoints, differences: Differences, few: list[int], limit: float | None
-) -> ResultsComparison:
-    """A comparison in which sides are predictions: nothing of it is a change, and no device is missing."""
-    return ResultsComparison(
+    compared = ResultsComparison(
         sides.sides, sides.unreadable, table, differences, [], sides.of_devices, few, limit, [], _by_phase(sides, few)
     )
+    if about_predictions:  # nothing of them is a change, and no device is missing
+        return compared
+    missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
+    # The first of few machines is what the others should be.
+    lacking = [some for some in missing if some.side != compared.base or sides.of_devices]
+    return replace(
+        compared,
+        conditions=[] if sides.of_devices else differing(sides.sides, table.devices),
+        regressions=[] if limit is None else [*lacking, *regressions(differences, table, limit, places)],
+        places=places,
+        missing=missing,
+    )
 
 
-def _by_phase(sides: Sides, few: list[int]) -> ResultsComparison | None:
+def _by_phase(sides: Sides, few: list[str]) -> ResultsComparison | None:
     phases = of_phases(sides.sides)
     table = align(phases)
     if not table.columns:
@@ -166,12 +163,12 @@ def _by_phase(sides: Sides, few: list[int]) -> ResultsComparison | None:
     return ResultsComparison(phases, [], table, find(table, few), [], sides.of_devices, few)
 
 
-def _few(sides: Sides) -> list[int]:
+def _few(sides: Sides) -> list[str]:
     """The sides that have too few runs, together with the first: nothing says how much a further run would differ."""
-    runs = [len(side.runs) for side in sides.sides]
-    return [
-        i for i, n in enumerate(runs) if i and n and runs[0] and n + runs[0] < LEAST_FREEDOM + 2 and len(runs) < FLEET
-    ]
+    first, *others = sides.sides
+    if len(sides.sides) >= FLEET or not first.runs:
+        return []
+    return [side.name for side in others if side.runs and len(side.runs) + len(first.runs) < LEAST_FREEDOM + 2]
 
 
 def limit_of(text: str) -> float:

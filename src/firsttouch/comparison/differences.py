@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from firsttouch.comparison.between_runs import LEAST_FREEDOM, chances, intervals, not_by_chance, shift, student
 from firsttouch.comparison.table import AlignedPoints, Column
 from firsttouch.records.text import SECONDS
@@ -76,7 +78,7 @@ class Difference:
     """
 
     column: Column
-    side: int
+    side: str
     base: SideValue
     value: SideValue
     ratio: float | None
@@ -100,18 +102,16 @@ class Difference:
         return abs(math.log(self.ratio)) if self.ratio else math.inf if self.base.value != self.value.value else 0.0
 
 
-@dataclass(frozen=True)
-class ExperimentDifference:
-    """An experiment on one device as a whole, on one side: the median ratio of its points.
-
-    counts: points by verdict.
+class ExperimentDifference(msgspec.Struct, frozen=True, tag_field="kind", tag="experiment"):
+    """An experiment on one device as a whole, on one side, against the base. counts: points by verdict. ratio: the
+    median ratio of its points. worse: by the metric's direction; null where it does not differ clearly.
     """
 
     experiment: str
     device: str
     better: str
     unit: str
-    side: int
+    side: str
     points: int
     counts: dict[str, int]
     ratio: float | None
@@ -147,10 +147,10 @@ class Differences:
     points: list[Difference]
 
 
-def find(table: AlignedPoints, few: Collection[int] = (), published: Collection[int] = ()) -> Differences:
+def find(table: AlignedPoints, few: Collection[str] = (), published: Collection[str] = ()) -> Differences:
     """Compares the sides of a table.
 
-    few: those that with the first have too few runs of a machine. published: those of a paper.
+    few: those that with the first have too few runs of a machine. published: those of a paper. Both by name.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns about columns without a value
@@ -158,13 +158,14 @@ def find(table: AlignedPoints, few: Collection[int] = (), published: Collection[
 
 
 class _Comparison:
-    def __init__(self, table: AlignedPoints, few: Collection[int], published: Collection[int]) -> None:
+    def __init__(self, table: AlignedPoints, few: Collection[str], published: Collection[str]) -> None:
         import numpy as np
 
         self.table = table
+        self.names, self.rows = list(table.sides), list(table.sides.values())
         self.fleet = len(table.sides) >= FLEET
-        self.few = () if self.fleet else few
-        self.published = published
+        self.few = set() if self.fleet else {self.names.index(name) for name in few}
+        self.published = {self.names.index(name) for name in published}
         is_measured = np.isfinite(table.value)
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
         self.positive = (least > 0) if is_measured.size else np.zeros(0, dtype=bool)
@@ -190,8 +191,8 @@ class _Comparison:
         if table.disturbed is None:
             return np.zeros((len(table.sides), self.value.shape[1]), dtype=bool)
         is_measured = np.isfinite(self.value)
-        quiet = np.array([(is_measured & ~table.disturbed)[rows].sum(axis=0) for rows in table.sides])
-        counts = np.array([is_measured[rows].sum(axis=0) for rows in table.sides])
+        quiet = np.array([(is_measured & ~table.disturbed)[rows].sum(axis=0) for rows in self.rows])
+        counts = np.array([is_measured[rows].sum(axis=0) for rows in self.rows])
         enough = (quiet > 0).all(axis=0) & (quiet[0] + quiet[1:].min(axis=0) >= LEAST_FREEDOM + 2)
         for values in (self.value, self.low, self.high):
             values[:] = np.where(table.disturbed & enough, np.nan, values)
@@ -242,7 +243,7 @@ class _Comparison:
         """For each point, how probable its difference from the first side is by chance."""
         import numpy as np
 
-        first, second = (self.value[self.table.sides[s]] for s in (0, side))
+        first, second = (self.value[self.rows[s]] for s in (0, side))
         probable = np.full(self.value.shape[1], np.nan)
         for places in self.groups.values():
             for kind in (True, False):  # logarithms and other values have different scales
@@ -254,11 +255,10 @@ class _Comparison:
         """For each side: the medians of its runs, the bounds of their intervals, and how many runs have the point."""
         import numpy as np
 
-        sides = self.table.sides
-        shape = (len(sides), self.value.shape[1])
+        shape = (len(self.rows), self.value.shape[1])
         centre, low, high, deviation = (np.full(shape, np.nan) for _ in range(4))
         runs = np.zeros(shape)
-        for s, rows in enumerate(sides):
+        for s, rows in enumerate(self.rows):
             values = self.value[rows]
             centre[s], runs[s] = np.nanmedian(values, axis=0), np.isfinite(values).sum(axis=0)
             low[s], high[s] = np.nanmin(self.low[rows], axis=0), np.nanmax(self.high[rows], axis=0)
@@ -297,7 +297,7 @@ class _Comparison:
                 device=device,
                 better=definition.better,
                 unit=definition.unit,
-                side=side,
+                side=self.names[side],
                 points=len(places),
                 counts=counts,
                 ratio=median,
@@ -323,8 +323,8 @@ class _Comparison:
         for group, places in compared.items():
             ratios = [i for i in places if self.positive[i]]
             bounds[group] = self._group_shift(group, side, centre, base, ratios) if ratios else (math.nan,) * 3
-        if not self.fleet and any(len(self.table.sides[s]) > 1 for s in (0, side)):
-            first, second = (self.value[self.table.sides[s]] for s in (0, side))
+        if not self.fleet and any(len(self.rows[s]) > 1 for s in (0, side)):
+            first, second = (self.value[self.rows[s]] for s in (0, side))
             shifts = {}
             for group, places in compared.items():
                 ratios = [i for i in places if self.positive[i]]
@@ -375,7 +375,21 @@ class _Comparison:
             ratio, low, high = (
                 _unscaled(v, True) for v in (theirs - mine, their_low - mine_high, their_high - mine_low)
             )
-        return Difference(column, side, base, value, ratio, low, high, verdict, worse)
+        return Difference(column, self.names[side], base, value, ratio, low, high, verdict, worse)
+
+
+def times_as_fast(
+    better: str, ratio: float, low: float | None = None, high: float | None = None
+) -> tuple[float, float | None, float | None]:
+    """How many times as fast as the base something is of which this is the ratio, side over base, with its interval: of
+    times the inverse. Ratios are turned round here only.
+    """
+    return (ratio, low, high) if better == "higher" else (1 / ratio, high and 1 / high, low and 1 / low)
+
+
+def is_speed(unit: str, better: str) -> bool:
+    """Whether a value is a time or a rate, of which one side is faster."""
+    return judge(unit, better, 1)[0] in (FASTER, SLOWER)
 
 
 def judge(unit: str, better: str, sign: int) -> tuple[str, bool | None]:

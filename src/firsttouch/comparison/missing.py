@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from firsttouch.comparison.places import ROLES
+import msgspec
+
 from firsttouch.comparison.runs import MachineDevice
 from firsttouch.comparison.table import Side
-from firsttouch.records.text import count, join_names
 
 Devices = Sequence[MachineDevice]
 
 
-@dataclass(frozen=True)
-class MissingDevices:
-    """What a side lacks of one kind. missing: how many of `expected`. names: those by which it lists them; empty if it
-    does not, as where its driver numbers the others anew. addresses: the PCI addresses of the base that it has not.
+class MissingDevices(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
+    """Devices that a side lacks of one kind. missing: how many of `expected`. names: those by which it lists them;
+    empty if it does not, as where its driver numbers the others anew. addresses: the PCI addresses of the base that it
+    has not. why: what their driver said.
     """
 
-    side: int
+    side: str
     role: str
     missing: int
     expected: int
     names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     why: str = ""
-
-    @property
-    def text(self) -> str:
-        """Such as 'cuda:3 is missing: 7 of 8 GPUs are left'."""
-        noun, remaining = ROLES.get(self.role, "device"), self.expected - self.missing
-        missing_names = join_names(self.names) or count(self.missing, noun)
-        addresses = f" (at {join_names(self.addresses)})" if self.addresses and not self.names else ""
-        remaining_words = (
-            f"{remaining or 'none'} of {count(self.expected, noun)} {'is' if remaining == 1 else 'are'} left"
-        )
-        reason = f" ({self.why})" if self.why else ""
-        return f"{missing_names}{addresses} {'is' if self.missing == 1 else 'are'} missing: {remaining_words}{reason}"
 
 
 def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevices]:
@@ -57,21 +44,23 @@ def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevice
             base = max(having, key=lambda n: len(having[n])) if i == 0 and not fleet else usual
             if len(having[i]) < len(having[base]) and _is_alike(sides, base, i, having, kind):
                 listed = [d for run in sides[i].runs for d in run.machine if d.kind == kind]
-                found.append(_missing_devices(i, having[base], having[i], listed))
+                found.append(_missing_devices(sides[i].name, having[base], having[i], listed))
     return found
 
 
 def unusable(sides: Sequence[Side]) -> list[MissingDevices]:
     """The devices that the machine lists and that cannot be used, of the kind of those that are the sides."""
     run = sides[0].runs[0]
-    measured = {side.name for side in sides}
+    measured = [side.name for side in sides]
     kinds = {d.kind: d.role for d in run.machine if d.name in measured}
     found = []
     for kind, role in kinds.items():
         listed = [d for d in run.machine if d.kind == kind]
         if bad := [d for d in listed if d.reason]:
             reasons = "; ".join(dict.fromkeys(d.reason for d in bad))
-            found.append(MissingDevices(0, role, len(bad), len(listed), tuple(d.name for d in bad), (), reasons))
+            found.append(
+                MissingDevices(measured[0], role, len(bad), len(listed), tuple(d.name for d in bad), (), reasons)
+            )
     return found
 
 
@@ -99,7 +88,7 @@ def _is_alike(sides: Sequence[Side], base: int, side: int, having: Mapping[int, 
     return looked and models[0] == models[1] is not None
 
 
-def _missing_devices(side: int, expected: Devices, here: Devices, listed: Devices) -> MissingDevices:
+def _missing_devices(side: str, expected: Devices, here: Devices, listed: Devices) -> MissingDevices:
     missing = len(expected) - len(here)
     reasons = {d.name: d.reason for d in listed if d.reason and d.name in {e.name for e in expected}}
     gone = tuple(sorted({d.address for d in expected} - {d.address for d in here} - {""}))

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference
+from firsttouch.comparison.differences import (
+    CANNOT_TELL,
+    Difference,
+    Differences,
+    ExperimentDifference,
+    times_as_fast,
+)
 from firsttouch.comparison.runs import IN, OUT, factors_of
 from firsttouch.comparison.table import AlignedPoints, Column, Side
 from firsttouch.experiments.views.pairs import actor
@@ -53,7 +59,7 @@ class PlaceDifference:
     """
 
     name: str
-    side: int
+    side: str
     places: tuple[ComparedPlace, ...]
     points: tuple[Difference, ...]
     total: int
@@ -86,12 +92,16 @@ class PlaceDifference:
         return median(d.size for d in self.points if d.column.group[0] == self.experiments[0])
 
     @property
-    def ratio(self) -> float | None:
-        """The median ratio of the points of the experiment that differs most, in which rates and times do not mix."""
-        if self.whole is not None and self.whole.ratio:  # a ratio of times
-            return 1 / self.whole.ratio if self.example.column.definition.better == "higher" else self.whole.ratio
+    def ratio_with_bounds(self) -> tuple[float | None, float | None, float | None]:
+        """The median ratio of the points of the experiment that differs most, in which rates and times do not mix; of
+        the place as a whole, with its interval.
+        """
+        if self.whole is not None and self.whole.ratio:
+            ratio, low, high = self.whole.ratio, self.whole.low, self.whole.high  # of times
+            is_rate = self.example.column.definition.better == "higher"
+            return times_as_fast("lower", ratio, low, high) if is_rate else (ratio, low, high)
         ratios = [d.ratio for d in self.points if d.ratio and d.column.group[0] == self.experiments[0]]
-        return median(ratios) if ratios else None
+        return median(ratios) if ratios else None, None, None
 
     @cached_property
     def example(self) -> Difference:
@@ -143,24 +153,24 @@ def place_of(column: Column, device: str = "") -> ComparedPlace:
     return ComparedPlace((column.device,), ranks) if isinstance(ranks, int) and ranks > 1 else ComparedPlace((acting,))
 
 
-def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
+def pairs_of_one(table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
     """The pairs whose points are far from those of the others; the sides are many devices of one machine."""
     found: list[PlaceDifference] = []
     if not differences.fleet:
         return found
     totals: Counter[tuple[ComparedPlace, str]] = Counter()
-    for rows, side in zip(table.sides, sides, strict=True):
+    for name, rows in table.sides.items():
         has_value = (table.value[rows] == table.value[rows]).any(axis=0)  # only NaN differs from itself
         of_side = [column for column, has in zip(table.columns, has_value, strict=True) if has]
-        totals.update((place_of(column, side.name), column.group[0]) for column in of_side)
+        totals.update((place_of(column, name), column.group[0]) for column in of_side)
     ends: dict[tuple[ComparedPlace, bool | None], list[Difference]] = {}
     for d in differences.points:
-        if (place := place_of(d.column, sides[d.side].name)).is_pair and d.size >= math.log1p(LEAST):
+        if (place := place_of(d.column, d.side)).is_pair and d.size >= math.log1p(LEAST):
             ends.setdefault((place, _is_worse(d)), []).append(d)
     for (place, _), points in ends.items():
         if len(points) >= FAR_POINTS:
             points.sort(key=lambda d: -d.size)
-            flows = {_sender(d.column, sides[d.side].name) for d in points}
+            flows = {_sender(d.column, d.side) for d in points}
             total = sum(totals[place, experiment] for experiment in {d.column.group[0] for d in points})
             found.append(PlaceDifference(_direction_name(place, flows), points[0].side, (place,), tuple(points), total))
     return sorted(found, key=lambda p: -p.size)
@@ -181,7 +191,7 @@ def places_of(
     of_column = {column: place_of(column) for column in table.columns}
     for column, place in of_column.items():
         totals[place, column.group[0]] += 1
-    apart: dict[tuple[int, bool | None], dict[tuple[ComparedPlace, str], list[Difference]]] = {}
+    apart: dict[tuple[str, bool | None], dict[tuple[ComparedPlace, str], list[Difference]]] = {}
     for d in differences.points:
         if d.is_apart and d.size >= math.log1p(LEAST):
             some = apart.setdefault((d.side, _is_worse(d)), {})
@@ -205,11 +215,11 @@ def _pairs_as_a_whole(
 ) -> list[PlaceDifference]:
     """The pairs that differ as a whole, without those of which points differ; most of all pairs as one place."""
     found_places = {(p.side, place, p.worse) for p in found for place in p.places}
-    points: dict[tuple[int, str], list[Difference]] = defaultdict(list)
+    points: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for d in differences.points:
         if name := directed_pair(d.column):
             points[d.side, name].append(d)
-    made: dict[int, list[PlaceDifference]] = defaultdict(list)
+    made: dict[str, list[PlaceDifference]] = defaultdict(list)
     for whole in wholes:
         pair_points = sorted(points[whole.side, whole.device], key=lambda d: -d.size)
         place = place_of(pair_points[0].column)
@@ -244,13 +254,13 @@ def _is_worse(d: Difference) -> bool | None:
 
 
 def _join_places(
-    side: int,
+    side: str,
     by_place: dict[ComparedPlace, list[tuple[str, list[Difference]]]],
     totals: Counter[tuple[ComparedPlace, str]],
     roles: Mapping[str, str],
 ) -> Iterable[PlaceDifference]:
     """The places, with those joined that are most pairs of the machine or of one GPU, or most of its GPUs."""
-    everywhere = {place for place, _ in totals}
+    everywhere = list(dict.fromkeys(place for place, _ in totals))
     rest = dict(by_place)
     pairs = [place for place in everywhere if place.is_pair]
     alone = [place for place in everywhere if not place.is_pair and not place.ranks]

@@ -16,7 +16,7 @@ from firsttouch.comparison.table import AlignedPoints, Column
 _TIME = Definition("pair", "s", 1, "lower")
 
 
-def pairs_as_a_whole(table: AlignedPoints, few: Collection[int]) -> list[ExperimentDifference]:
+def pairs_as_a_whole(table: AlignedPoints, few: Collection[str]) -> list[ExperimentDifference]:
     """Each pair on each side, with its name as the device; only those of which some data cross one way."""
     named = [(i, column, name) for i, column in enumerate(table.columns) if (name := directed_pair(column))]
     if not named:

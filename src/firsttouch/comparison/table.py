@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.comparison.runs import (
@@ -22,7 +24,8 @@ from firsttouch.comparison.runs import (
 )
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import PublishedValue, are_met
-from firsttouch.records.schema import PEER, Factors
+from firsttouch.records.predicted import predicted_for
+from firsttouch.records.schema import PEER, Factors, Scalar
 from firsttouch.records.text import join_names
 
 if TYPE_CHECKING:
@@ -39,6 +42,11 @@ class Side:
     name: str
     runs: list[ComparedRun]
     stated: Sequence[PublishedValue] = ()
+
+    @property
+    def predicted(self) -> str:
+        """'predicted for gh200' if nothing of it was measured; otherwise ''."""
+        return predicted_for(device.name for run in self.runs for device in run.devices)
 
 
 @dataclass(frozen=True)
@@ -80,13 +88,13 @@ STATED = 2
 """Counts as a number of samples for which there is an interval."""
 
 
-class Missing(NamedTuple):
-    """A point that was measured on another side and failed on this one. side: its place among the sides."""
+class FailedPoint(msgspec.Struct, frozen=True, tag_field="kind", tag="failed"):
+    """A point that another side measured and that failed on this one."""
 
-    side: int
+    side: str
     experiment: str
     device: str
-    factors: str
+    factors: Mapping[str, Scalar]
     why: str
 
 
@@ -94,19 +102,20 @@ class Missing(NamedTuple):
 class AlignedPoints:
     """Medians and their bounds, one row per run and one column per point, in the order of the first side's records.
 
-    Missing numbers are NaN. sides: for each side the rows of its runs. redefined: the experiments whose values two
-    sides define differently, with the definitions. lost: the points that failed on one side and not on another.
+    Missing numbers are NaN. sides: the rows of the runs of each side, by its name. redefined: the experiments whose
+    values two sides define differently, with the definitions. lost: the points that failed on one side and not on
+    another.
     """
 
     columns: list[Column]
     value: Floats
     low: Floats
     high: Floats
-    sides: list[list[int]]
+    sides: dict[str, list[int]]
     redefined: dict[str, list[Definition]] = field(default_factory=dict)
     alone: list[Counter[str]] = field(default_factory=list)
     """For each side: how many points by experiment have no counterpart on any other side."""
-    lost: list[Missing] = field(default_factory=list)
+    lost: list[FailedPoint] = field(default_factory=list)
     devices: list[dict[str, str]] = field(default_factory=list)
     """For each side: its devices that stand for a device of another name on the sides before it."""
     disturbed: NDArray[np.bool_] | None = None
@@ -181,22 +190,23 @@ class _Alignment:
         self.rows.append(values)
         self.disturbed.append(set(disturbed))
 
-    def table(self, sides: Sequence[_SideRows]) -> AlignedPoints:
+    def table(self, by_name: Mapping[str, _SideRows]) -> AlignedPoints:
         """The columns that at least two sides have."""
+        sides = by_name.values()
         having = Counter(place for side in sides for place in side.columns)
         keys, kept = list(self.columns), sorted(place for place, n in having.items() if n > 1)
         return AlignedPoints(
             [Column(self.definitions[place], *keys[place][1:], self.flows[place]) for place in kept],
             *self._numbers({place: i for i, place in enumerate(kept)}),
-            [side.rows for side in sides],
+            {name: side.rows for name, side in by_name.items()},
             redefined={name: list(definitions) for name, definitions in self.redefined.items()},
             alone=[
                 side.unmatched + Counter(keys[place][0] for place in side.columns if having[place] < 2)
                 for side in sides
             ],
             lost=[
-                Missing(i, *key, reason)
-                for i, side in enumerate(sides)
+                FailedPoint(name, *key[:2], factors_of(key[2]), reason)
+                for name, side in by_name.items()
                 for key, reason in side.failed.items()
                 if key in self.columns and self.columns[key] not in side.columns
             ],
@@ -226,14 +236,14 @@ class _Alignment:
 
 def align(sides: Sequence[Side]) -> AlignedPoints:
     """The table of all points that at least two sides have in the same definition."""
-    alignment, of_sides = _Alignment(), [_SideRows() for _ in sides]
-    for side, rows in zip(sides, of_sides, strict=True):
+    alignment, rows = _Alignment(), {side.name: _SideRows() for side in sides}
+    for side in sides:
         for run in side.runs:
-            alignment.add_run(run, rows)
-    for side, rows in zip(sides, of_sides, strict=True):
+            alignment.add_run(run, rows[side.name])
+    for side in sides:
         if side.stated:
-            alignment.add_published(side.stated, rows)
-    return alignment.table(of_sides)
+            alignment.add_published(side.stated, rows[side.name])
+    return alignment.table(rows)
 
 
 def _stated_values(

@@ -1,13 +1,37 @@
-"""A comparison in words, for the terminal and the page."""
+"""The words of a comparison, for the terminal and the page: a sentence of each answer, and cells of rows."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from firsttouch.comparison import predictions
+from firsttouch.base.units import format_number
+from firsttouch.comparison.answers import (
+    ALIKE,
+    ALL_SIDES,
+    BOTH_PREDICTED,
+    COMPARED,
+    FAR,
+    FEW_RUNS,
+    MEASURED,
+    MIXED,
+    MOST_PLACES,
+    ONE_ROW,
+    OUTLIER,
+    PHASES,
+    PREDICTED,
+    UNCLEAR,
+    AlikeExperiments,
+    AnswerRow,
+    ComparisonAnswer,
+    More,
+    PlaceRow,
+    kind_called,
+    place_row,
+)
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.conditions import EQUAL, WARNING
 from firsttouch.comparison.differences import (
@@ -20,158 +44,249 @@ from firsttouch.comparison.differences import (
     Difference,
     ExperimentDifference,
     SideValue,
+    times_as_fast,
 )
-from firsttouch.comparison.headline import furthest_apart, place_text, ratios_seen, summary
 from firsttouch.comparison.missing import MissingDevices
-from firsttouch.comparison.places import ComparedPlace, PlaceDifference, has_several, place_of
-from firsttouch.comparison.runs import PHASE, factors_of
-from firsttouch.comparison.table import Column, Missing, Side, what_differs
+from firsttouch.comparison.places import ROLES, ComparedPlace, PlaceDifference, has_several, place_of
+from firsttouch.comparison.runs import factors_of
+from firsttouch.comparison.table import Column, FailedPoint, Side, what_differs
 from firsttouch.model.scope import NOT_MODELLED
-from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
-from firsttouch.records.text import RATIO, caption, compact, count, first_few, join_names, label, named, quantity
+from firsttouch.records.text import (
+    RATIO,
+    caption,
+    compact,
+    count,
+    first_few,
+    join_names,
+    label,
+    named,
+    percent,
+    quantity,
+)
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
-_MOST_PHASES = 6
-PART = 0.02
-"""A difference of a phase that is less than this part of the run is in no sentence."""
+_MOST_EXPERIMENTS = 6
+"""The most phases, and experiments of a prediction, in a sentence."""
+_MOST_PERCENT = 1.5
+"""What is more than this many times as fast, slow or high is said in times, otherwise in percent."""
+_MOST_LOST = 2.0
+"""The same for rates that are lower, of which the part that is lost is said."""
+_WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high", LOWER: "as high"}
+"""What follows 'times'."""
 _SUFFIXES = ("-", ".", "-run", "-again")
+NONE = "–"  # noqa: RUF001
+
+Names = Mapping[str, str]
+"""A short name of each side and of the base."""
 
 
-def answers(comparison: ResultsComparison) -> list[str]:
-    """The answer, one sentence for each side; of many sides, only for those that differ from the others."""
-    sides = dict.fromkeys(group.side for group in comparison.differences.groups)
-    if not comparison.differences.fleet:
-        return [headline(comparison, side) for side in sides]
-    short, sentences = short_names(comparison), []
-    outliers: dict[int, list[str]] = {}
-    pairs = comparison.places if comparison.of_devices else []
-    for place in comparison.places if not comparison.of_devices else ():
-        outliers.setdefault(place.side, []).append(place_text(place))
-    for missing_devices in comparison.missing if not comparison.of_devices else ():
-        outliers.setdefault(missing_devices.side, []).insert(0, missing_devices.text)
-    for group in comparison.groups:
-        if group.differs:
-            sentence = f"{group.verdict} in {titled(comparison, group)}, {ratio_text(group.ratio)}"
-            outliers.setdefault(group.side, []).append(sentence)
-    n, kind = len(comparison.sides), comparison.kind
-    points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
-    apart = [*([count(len(outliers), kind)] if outliers else []), *([count(len(pairs), "pair")] if pairs else [])]
+# ---------------------------------------------------------------------------------------------------- sentences
+
+
+def sentences(answers: Iterable[ComparisonAnswer], comparison: ResultsComparison) -> list[str]:
+    """A sentence or a few on each answer."""
+    short = short_names(comparison)
+    return [sentence(answer, short) for answer in answers]
+
+
+def sentence(answer: ComparisonAnswer, short: Names) -> str:
+    return _SENTENCES[answer.kind](answer, short)
+
+
+def _subject(answer: ComparisonAnswer, short: Names) -> str:
+    return f"{short[answer.side]} against {short[answer.base]}"
+
+
+def _compared(answer: ComparisonAnswer, short: Names) -> str:
+    """What matters, then how many points differ, and how."""
+    weighted = "weighted " if max(answer.runs) > 1 else ""
+    counts, of_all = answer.counts, f"of {answer.points:,} points"
+    differing = [f"{counts[word]:,} {word}" for word in ORDER if counts.get(word)]
+    untold = [f"{counts[CANNOT_TELL]:,} that cannot be told"] if counts.get(CANNOT_TELL) else []
+    same = f"{counts.get(SAME, 0):,} without a clear difference"
+    if differing or untold:
+        points = f"{join_names([*differing, same, *untold])}, {of_all}"
+    else:
+        none = "No single one {} differs clearly" if answer.differing else "No clear difference in any {}"
+        points = none.format(of_all)
+    clauses = "; ".join(map(clause, answer.rows))
+    return f"{_subject(answer, short)}, by the {weighted}median of each experiment: {clauses}. {points}."
+
+
+def _with_few_runs(answer: ComparisonAnswer, short: Names) -> str:
+    """With too few runs: the ranges of ratios, of which none can be called a difference."""
+    missing = "".join(f"{clause(row)}; " for row in answer.rows if isinstance(row, MissingDevices))
+    ranges = [f"{row.subject} {_speeds(row)} times" for row in answer.rows if isinstance(row, AlikeExperiments)]
+    places = [clause(row) for row in answer.rows if isinstance(row, PlaceRow)]
+    seen = ", ".join((f"{ranges[0]} as fast", *ranges[1:])) if ranges else ""
+    apart = f"{answer.counts.get(CANNOT_TELL, 0):,} of {answer.points:,} points"
+    return (
+        f"{_subject(answer, short)}: {missing}{_runs_in_words(answer.runs)} cannot tell a change from what differs "
+        "from run to run. "
+        + (f"By the median of each experiment: {seen}. " if seen else "")
+        + f"{apart} are further apart than their samples vary."
+        + (f" Furthest apart: {first_few(places, MOST_PLACES, '; ')}." if places else "")
+    )
+
+
+def _runs_in_words(runs: Sequence[int]) -> str:
+    base, side = runs
+    return "one run a side" if side == base else "two runs against one" if side > base else "one run against two"
+
+
+def _speeds(row: AlikeExperiments) -> str:
+    speeds = sorted(times_as_fast(group.better, group.ratio)[0] for group in row.experiments if group.ratio)
+    return _range(speeds, lambda v: f"{v:.2f}" if v < 9.995 else f"{v:.0f}")
+
+
+def _predicted(answer: ComparisonAnswer, short: Names) -> str:
+    if answer.half_within is None or answer.most_within is None:
+        return f"{_subject(answer, short)}: no values in common."
+    rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
+    texts = [f"{title_of(row)} {ratio_text(row.ratio)}" for row in rows]
+    return (
+        f"{_subject(answer, short)}: {answer.kind} (the first over the second), by the median of each "
+        f"experiment: {first_few(texts, _MOST_EXPERIMENTS, '; ')}. Of {count(answer.points, 'point')}, half are within "
+        f"{percent(answer.half_within)}, and 90 % within {percent(answer.most_within)}."
+    )
+
+
+def _all_sides(answer: ComparisonAnswer, short: Names) -> str:
+    sides, outliers, pairs = (answer.counts[name] for name in ("sides", "outliers", "pairs"))
+    noun = "device" if answer.of_devices else "side"
+    apart = [*([count(outliers, noun)] if outliers else []), *([count(pairs, "pair")] if pairs else [])]
     if apart:
-        differ = f"{join_names(apart)} differ{'s' if len(outliers) + len(pairs) == 1 else ''} from the others"
+        differ = f"{join_names(apart)} differ{'s' if outliers + pairs == 1 else ''} from the others"
     else:
         differ = "none differs clearly in an experiment as a whole"
-    sentences.append(f"{points}: {differ}.")
-    if comparison.of_devices:
-        sentences += [f"{missing_devices.text}." for missing_devices in comparison.missing]
-    sentences += [f"{place_text(pair)}." for pair in pairs]
-    for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
-        sentences.append(f"{short[comparison.names[side]]}: {first_few(differing, _MOST_VALUES, '; ')}.")
-    untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
-    if untold:
-        names = list(dict.fromkeys(short[comparison.names[g.side]] for g in untold))
-        sentence = join_names(list(dict.fromkeys(titled(comparison, g) for g in untold))[:_MOST_VALUES])
-        sentences.append(
-            f"{_sides_in_words(names)} {'is' if len(names) == 1 else 'are'} far from the others in {sentence}, "
-            "but the load of "
-            "other programs was not alike: measure again with `firsttouch run --wait`."
-        )
-    return sentences
+    return f"{count(sides, noun)}, each against the median of all, in {answer.points:,} points: {differ}."
 
 
-def headline(comparison: ResultsComparison, side: int) -> str:
-    """The answer for one side: what matters, then how many of its points differ, and how."""
-    groups, short = [g for g in comparison.differences.groups if g.side == side], short_names(comparison)
-    total, tally = sum(g.points for g in groups), Counter[str]()
-    for group in groups:
-        tally.update(group.counts)
-    differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
-    of_all = f"of {total:,} points"
-    subject = f"{short[comparison.names[side]]} against {short[comparison.base]}"
-    if predicted_answer := predictions.headline(comparison, side, subject):
-        return predicted_answer
-    if side in comparison.few:
-        seen_ratios, apart = ratios_seen(comparison, side), furthest_apart(comparison, side)
-        missing = "".join(f"{lacking.text}; " for lacking in comparison.missing if lacking.side == side)
-        return (
-            f"{subject}: {missing}{_few_runs(comparison, side)} cannot tell a change from what differs from run "
-            "to run. "
-            + (f"By the median of each experiment: {seen_ratios}. " if seen_ratios else "")
-            + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary.{apart}"
-        )
-    untold = [f"{tally[CANNOT_TELL]:,} that cannot be told"] if tally[CANNOT_TELL] else []
-    counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference", *untold]) + f", {of_all}"
-    several = any(len(comparison.sides[i].runs) > 1 for i in (0, side))
-    subject += f", by the {'weighted ' if several else ''}median of each experiment"
-    shifted = any(group.differs for group in groups)
-    none = f"No single one {of_all} differs clearly" if shifted else f"No clear difference in any {of_all}"
-    return f"{subject}: {summary(comparison, side)}. {counts if differing or untold else none}."
+def _one_row(answer: ComparisonAnswer, short: Names) -> str:
+    return f"{clause(answer.rows[0])}."
 
 
-def phase_answers(comparison: ResultsComparison) -> list[str]:
-    """For each side that has some: the phases of applications that differ as a whole, by more than a small part of the
-    run, the largest differences first.
+def _outlier(answer: ComparisonAnswer, short: Names) -> str:
+    clauses = [clause(row, of_devices=answer.of_devices) for row in answer.rows]
+    return f"{short[answer.side]}: {first_few(clauses, _MOST_VALUES, '; ')}."
+
+
+def _far(answer: ComparisonAnswer, short: Names) -> str:
+    rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
+    names = list(dict.fromkeys(short[row.side] for row in rows))
+    titles = list(dict.fromkeys(title_of(row, of_devices=answer.of_devices) for row in rows))[:_MOST_VALUES]
+    return (
+        f"{_sides_in_words(names)} {'is' if len(names) == 1 else 'are'} far from the others in {join_names(titles)}, "
+        "but the load of other programs was not alike: measure again with `firsttouch run --wait`."
+    )
+
+
+def _phases(answer: ComparisonAnswer, short: Names) -> str:
+    rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
+    texts = [f"{row.experiment} {ratio_text(row.ratio)} times" for row in rows]
+    times = f"time of {short[answer.side]} over that of {short[answer.base]}"
+    return f"Phases of applications, {times}: {first_few(texts, _MOST_EXPERIMENTS)}."
+
+
+_SENTENCES: Mapping[str, Callable[[ComparisonAnswer, Names], str]] = {
+    COMPARED: _compared,
+    FEW_RUNS: _with_few_runs,
+    **dict.fromkeys((PREDICTED, MEASURED, BOTH_PREDICTED), _predicted),
+    ALL_SIDES: _all_sides,
+    ONE_ROW: _one_row,
+    OUTLIER: _outlier,
+    FAR: _far,
+    PHASES: _phases,
+}
+
+
+# ------------------------------------------------------------------------------------------------------- clauses
+
+
+def clause(row: AnswerRow, *, of_devices: bool = False) -> str:
+    """A row in words, without a full stop. of_devices: whether the sides are devices of one machine."""
+    if isinstance(row, PlaceRow):
+        return _place_clause(row)
+    if isinstance(row, MissingDevices):
+        return _missing_clause(row)
+    if isinstance(row, More):
+        return f"{row.number} more {row.subject}s differ"
+    if isinstance(row, ExperimentDifference):
+        return f"{row.verdict} in {title_of(row, of_devices=of_devices)}, {ratio_text(row.ratio)}"
+    if row.verdict == ALIKE:
+        return f"{row.subject} the same within {math.ceil(100 * (row.within or 0.0) - 1e-9)} %"
+    if row.verdict == MIXED:
+        differing = sum(group.differing for group in row.experiments)
+        return f"{row.subject} mixed ({count(differing, 'point')} of {row.points:,} differ)"
+    if row.verdict == UNCLEAR:
+        return f"{row.subject} {UNCLEAR}"
+    return f"{row.subject} {change([(group.ratio, group.better) for group in row.experiments], row.verdict)}"
+
+
+def _place_clause(row: PlaceRow) -> str:
+    """Such as 'cuda:2 to cuda:5 is 47 % slower (copies between GPUs of 256 MiB: 198 GB/s instead of 374 GB/s; ...)'."""
+    point, own_memory = row.example, f"its own memory in {join_names(row.of_own_memory)}"
+    first, *more = [name for name in row.experiments if name not in row.of_own_memory] or [""]
+    size = point.factors.get("size")
+    subject = kind_called(first) if first else own_memory
+    also = [name for name in dict.fromkeys(map(kind_called, more)) if name != subject]
+    also += [own_memory] if first and row.of_own_memory else []
+    text = subject + ("" if size is None else f" of {label('size', size)}")
+    text += f": {value_text(point.value, point.unit)} instead of {value_text(point.base, point.unit)}"
+    text += f"; also {join_names(also)}" if also else ""
+    of_points = count(row.of_points, "point")
+    if row.as_a_whole:
+        how, points = change([(row.ratio, point.better)], row.verdict), f"the median of {of_points}"
+    else:
+        how, points = change([(point.ratio, point.better)], point.verdict), f"{row.points:,} of {of_points}"
+    return f"{row.name} {'are' if row.several else 'is'} {how} ({text}; {points})"
+
+
+def _missing_clause(row: MissingDevices) -> str:
+    """Such as 'cuda:3 is missing: 7 of 8 GPUs are left'."""
+    noun, left = ROLES.get(row.role, "device"), row.expected - row.missing
+    names = join_names(row.names) or count(row.missing, noun)
+    addresses = f" (at {join_names(row.addresses)})" if row.addresses and not row.names else ""
+    left_in_words = f"{left or 'none'} of {count(row.expected, noun)} {'is' if left == 1 else 'are'} left"
+    reason = f" ({row.why})" if row.why else ""
+    return f"{names}{addresses} {'is' if row.missing == 1 else 'are'} missing: {left_in_words}{reason}"
+
+
+def change(ratios: Sequence[tuple[float | None, str]], verdict: str) -> str:
+    """How far something is from the base: '30 % slower', '10 to 38 % faster', '1.7 times as fast', '47 % apart'. Of a
+    rate that is lower, the part of it that is lost.
+
+    ratios: each with which direction is better.
     """
-    phases = comparison.phases
-    if phases is None:
-        return []
-    short, by_side = short_names(comparison), dict[int, list[str]]()
-    for group in phases.groups:
-        if group.differs and _part_of_run(phases, group) >= PART:
-            by_side.setdefault(group.side, []).append(f"{group.experiment} {ratio_text(group.ratio)} times")
-    sentences = []
-    for side, some in by_side.items():
-        times = f"time of {short[comparison.names[side]]} over that of {short[comparison.base]}"
-        sentences.append(f"Phases of applications, {times}: {first_few(some, _MOST_PHASES)}.")
-    return sentences
+    changes = [(ratio or 1.0, better) for ratio, better in ratios]
+    if verdict == CANNOT_TELL:
+        return f"{_range([100 * (1 - min(ratio, 1 / ratio)) for ratio, _ in changes], _whole)} % apart"
+    extents = [ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio) for ratio, _ in changes]
+    lost = [verdict == SLOWER and better == "higher" for _, better in changes]
+    most = _MOST_LOST if all(lost) else _MOST_PERCENT
+    if max(extents) > most or min(extents) < 1 / most:
+        return f"{_range(extents, _times)} times {_WORDS[verdict]}"
+    shares = [1 - 1 / extent if is_lost else abs(extent - 1) for extent, is_lost in zip(extents, lost, strict=True)]
+    return f"{_range([100 * share for share in shares], _whole)} % {verdict}"
 
 
-def _part_of_run(phases: ResultsComparison, group: ExperimentDifference) -> float:
-    """The largest part of a run that a phase's difference is."""
-    runs: dict[str, float] = {}
-    for d in phases.differences.points:
-        if d.side == group.side:
-            run = _without_phase(d.column)
-            runs[run] = runs.get(run, 0.0) + max(d.base.value, d.value.value)
-    points = phases.points_of(group)
-    return max((abs(d.value.value - d.base.value) / runs[_without_phase(d.column)] for d in points), default=0.0)
+def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
+    ordered = sorted(values)
+    least, most = text(ordered[0]), text(ordered[-1])
+    return least if least == most else f"{least} to {most}"
 
 
-def _without_phase(column: Column) -> str:
-    factors = {name: value for name, value in factors_of(column.factors).items() if name != PHASE}
-    return point_key(column.definition.experiment, column.device, factors)
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
-def what_to_type(comparison: ResultsComparison) -> list[str]:
-    """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
-    if not comparison.few or predictions.is_about_predictions(comparison):
-        return []  # further runs of a prediction are identical
-    sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.few))]
-    names = [side.runs[0].name.rstrip("/") for side in sides]
-    free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
-    suffix = next(free, "-further")
-    calls = []
-    three = []
-    for side, name in zip(sides, names, strict=True):
-        command, missing = side.runs[0].command or "firsttouch run", [str(i) for i in range(len(side.runs) + 1, 4)]
-        calls.append(f"for i in {' '.join(missing)}; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
-        three.append(
-            shlex.quote(
-                ",".join([*(run.name.rstrip("/") for run in side.runs), *(f"{name}{suffix}{i}" for i in missing)])
-            )
-        )
-    return [*calls, f"firsttouch compare {' '.join(three)}"]
+def _times(value: float) -> str:
+    return f"{value:.1f}" if 1 <= value < 10 else format_number(value, 2) if value < 1 else f"{value:,.0f}"
 
 
-def _few_runs(comparison: ResultsComparison, side: int) -> str:
-    mine, base = (len(comparison.sides[i].runs) for i in (side, 0))
-    return "one run a side" if mine == base else "two runs against one" if mine > base else "one run against two"
-
-
-def _directory(side: Side) -> str:
-    """The first directory of a side, or the paper's name."""
-    return side.runs[0].name.rstrip("/") if len(side.runs) > 1 else side.name.rstrip("/")
+# --------------------------------------------------------------------------------------------------------- names
 
 
 def short_names(comparison: ResultsComparison, *, runs: bool = True) -> dict[str, str]:
@@ -185,88 +300,20 @@ def short_names(comparison: ResultsComparison, *, runs: bool = True) -> dict[str
     )
     short = {}
     for side, path in zip(comparison.sides, paths, strict=True):
-        prediction = predictions.prediction(side)
         several = f" ({len(side.runs)} runs)" if runs and len(side.runs) > 1 else ""
-        several = f" ({'predicted' if comparison.of_devices else prediction})" if prediction else several
+        several = f" ({'predicted' if comparison.of_devices else side.predicted})" if side.predicted else several
         short[side.name] = ("/".join(path[-parts:]) if parts else side.name) + several
     return {comparison.base: comparison.base, **short}
 
 
-def group_title(group: ExperimentDifference) -> str:
-    return f"{group.experiment} on {group.device}"
+def _directory(side: Side) -> str:
+    """The first directory of a side, or the paper's name."""
+    return side.runs[0].name.rstrip("/") if len(side.runs) > 1 else side.name.rstrip("/")
 
 
-def titled(comparison: ResultsComparison, group: ExperimentDifference) -> str:
+def title_of(group: ExperimentDifference, *, of_devices: bool = False) -> str:
     """The experiment and, unless the sides are devices, on which one."""
-    return group.experiment if comparison.of_devices else group_title(group)
-
-
-def group_cells(group: ExperimentDifference) -> list[str]:
-    """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
-    words = {**{word: word for word in ORDER}, CANNOT_TELL: "apart"}
-    differing = ", ".join(f"{group.counts[word]} {text}" for word, text in words.items() if group.counts.get(word))
-    return [
-        group.experiment,
-        group.device,
-        str(group.points),
-        differing or "–",  # noqa: RUF001
-        ratio_text(group.ratio),
-        interval_text(group.low, group.high),
-        "" if group.verdict == SAME else group.verdict,
-    ]
-
-
-def group_table(
-    comparison: ResultsComparison, groups: Iterable[ExperimentDifference], noun: str = "experiment", *, sides: bool
-) -> tuple[list[str], list[list[str]]]:
-    """The headings and the rows of experiments, or of phases; sides: with the side of each."""
-    short = short_names(comparison)
-    heads = [noun, "device", "points", "that differ", "median ratio", "interval", "as a whole"]
-    rows = [[*([short[comparison.names[g.side]]] if sides else []), *group_cells(g)] for g in groups]
-    heads = [*(["side"] if sides else []), *heads]
-    if not comparison.of_devices:
-        return heads, rows
-    at = heads.index("device")  # each side is one device
-    return heads[:at] + heads[at + 1 :], [cells[:at] + cells[at + 1 :] for cells in rows]
-
-
-def point_cells(difference: Difference, conditions: str) -> list[str]:
-    unit = difference.column.definition.unit
-    return [
-        conditions,
-        value_text(difference.base, unit),
-        value_text(difference.value, unit),
-        ratio_text(difference.ratio),
-        interval_text(difference.low, difference.high),
-        difference.verdict,
-    ]
-
-
-def place_heads(place: PlaceDifference, comparison: ResultsComparison) -> list[str]:
-    """What the values of a place's points are called: of the base, and of the place."""
-    short = short_names(comparison)
-    return [short[comparison.base], "this pair" if comparison.of_devices else short[comparison.names[place.side]]]
-
-
-def point_of_place(d: Difference, comparison: ResultsComparison, conditions: Mapping[Column, str]) -> list[str]:
-    """The row of a point, whose experiment and device are named too."""
-    experiment, device = d.column.group
-    device = comparison.names[d.side] if comparison.of_devices else device
-    return point_cells(d, f"{experiment} on {device}, {conditions[d.column]}")
-
-
-def value_text(value: SideValue, unit: str) -> str:
-    return quantity(value.value, unit)
-
-
-def ratio_text(ratio: float | None) -> str:
-    if ratio is None:
-        return "–"  # noqa: RUF001
-    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else compact(ratio, RATIO)
-
-
-def interval_text(low: float | None, high: float | None) -> str:
-    return f"{ratio_text(low)} to {ratio_text(high)}" if low is not None and high is not None else ""
+    return group.experiment if of_devices else f"{group.experiment} on {group.device}"
 
 
 def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
@@ -283,6 +330,67 @@ def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
             shown = [name for name in (varying or names) if name in some]
             texts[column] = ", ".join(named(name, some[name]) for name in shown)
     return texts
+
+
+# --------------------------------------------------------------------------------------------------------- cells
+
+
+def group_cells(group: ExperimentDifference) -> list[str]:
+    """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
+    words = {**{word: word for word in ORDER}, CANNOT_TELL: "apart"}
+    differing = ", ".join(f"{group.counts[word]} {text}" for word, text in words.items() if group.counts.get(word))
+    return [
+        group.experiment,
+        group.device,
+        str(group.points),
+        differing or NONE,
+        ratio_text(group.ratio),
+        interval_text(group.low, group.high),
+        "" if group.verdict == SAME else group.verdict,
+    ]
+
+
+def group_line(group: ExperimentDifference) -> str:
+    """The cells of an experiment, without its name, in words."""
+    _, _, points, differing, ratio, interval, verdict = group_cells(group)
+    whole = f"median ratio {ratio}" + (f" ({interval})" if interval else "") + (f", {verdict}" if verdict else "")
+    return f"{differing} of {points} points, {whole}"
+
+
+def point_cells(difference: Difference, conditions: str) -> list[str]:
+    unit = difference.column.definition.unit
+    return [
+        conditions,
+        value_text(difference.base, unit),
+        value_text(difference.value, unit),
+        ratio_text(difference.ratio),
+        interval_text(difference.low, difference.high),
+        difference.verdict,
+    ]
+
+
+def place_cells(row: PlaceRow) -> list[str]:
+    """The row of a place: its points that differ, by experiment."""
+    differing = "as a whole" if row.as_a_whole else str(row.points)
+    ratio = ratio_text(row.ratio) if row.ratio else ""
+    return [row.name, str(row.of_points), f"{differing} {row.verdict}", ratio, ", ".join(row.experiments)]
+
+
+def value_text(value: SideValue, unit: str) -> str:
+    return quantity(value.value, unit)
+
+
+def ratio_text(ratio: float | None) -> str:
+    if ratio is None:
+        return NONE
+    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else compact(ratio, RATIO)
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    return f"{ratio_text(low)} to {ratio_text(high)}" if low is not None and high is not None else ""
+
+
+# ------------------------------------------------------------------------------- conditions, notes and regressions
 
 
 def condition_rows(comparison: ResultsComparison) -> list[tuple[str, str]]:
@@ -353,9 +461,10 @@ def notes(comparison: ResultsComparison) -> list[str]:
                 )
     if not comparison.differences.fleet:
         prefix = "" if comparison.of_devices else f"{names[0]}: "
-        sentences += [f"{prefix}{lacking.text}." for lacking in comparison.missing if not lacking.side]
+        of_first = [lacking for lacking in comparison.missing if lacking.side == comparison.names[0]]
+        sentences += [f"{prefix}{clause(lacking)}." for lacking in of_first]
     for lost in table.lost[:_MOST_VALUES]:
-        sentences.append(f"{missing_text(lost, names)}.")
+        sentences.append(f"{failed_text(lost, short)}.")
     if len(table.lost) > _MOST_VALUES:
         sentences.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
     for side, renamed in zip(names, table.devices, strict=True) if not comparison.of_devices else ():
@@ -363,17 +472,17 @@ def notes(comparison: ResultsComparison) -> list[str]:
             sentences.append(f"{own_name} of {side} is compared as {slot}.")
     if any(side.stated for side in comparison.sides):
         prefix = "Published values are of another machine."
-        if predictions.is_about_predictions(comparison):
+        if comparison.is_about_predictions:
             prefix = "A platform may rest on these published values: firsttouch validate tells fitted from held ones."
         sentences.append(
             f"{prefix} Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)
-    if predictions.is_about_predictions(comparison):
+    if comparison.is_about_predictions:
         sentences.append(f"Predictions do not model: {'; '.join(NOT_MODELLED)}.")
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
-    one_run = one_run and not predictions.is_about_predictions(comparison)
+    one_run = one_run and not comparison.is_about_predictions
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
         sentences.append("What differs from run to run is in no interval of one run.")
     return sentences
@@ -383,11 +492,11 @@ def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     if comparison.differences.fleet:
         return ""  # the headline says it already
-    if predictions.is_about_predictions(comparison):
+    if comparison.is_about_predictions:
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
-    short = short_names(comparison)
+    short, runs = short_names(comparison), comparison.runs
     sentences = [
-        f"{short[comparison.names[side]]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."
+        f"{short[side]} is not judged by the limit: {_runs_in_words((runs[comparison.base], runs[side]))} cannot tell."
         for side in comparison.cannot_tell
         if side in comparison.few
     ]
@@ -396,16 +505,16 @@ def not_judged(comparison: ResultsComparison) -> str:
             groups = [g for g in comparison.differences.groups if g.side == side]
             n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
             sentences.append(
-                f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: most runs of one side "
+                f"{n} of {short[side]} cannot be told from the other side's: most runs of one side "
                 "measured them while other programs used the processors, or too few runs a side are left. Measure "
                 "again with `firsttouch run --wait`."
             )
     return " ".join(sentences)
 
 
-def missing_text(lost: Missing, names: Sequence[str]) -> str:
-    factors = ", ".join(named(name, value) for name, value in factors_of(lost.factors).items())
-    return f"{lost.experiment} on {lost.device} of {names[lost.side]}: {lost.why} ({factors})"
+def failed_text(point: FailedPoint, short: Names) -> str:
+    factors = ", ".join(named(name, value) for name, value in point.factors.items())
+    return f"{point.experiment} on {point.device} of {short[point.side]}: {point.why} ({factors})"
 
 
 def _counted_words(tally: Counter[str]) -> str:
@@ -421,16 +530,16 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
         if place in comparison.regressions or (place.worse and any(d in worse for d in place.points))
     ]  # fmt: skip
     of_places = [d for place in places for d in place.points]
-    known_groups = {(d.side, *d.column.group) for d in of_places}
+    of_groups = {(d.side, *d.column.group) for d in of_places}
     other_regressions = [
         r for r in comparison.regressions
         if r not in places
         and not (isinstance(r, Difference) and r in of_places)
-        and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in known_groups)
+        and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in of_groups)
     ]  # fmt: skip
     first = [r for r in other_regressions if isinstance(r, MissingDevices)]
     single = [r for r in other_regressions if isinstance(r, Difference)] if has_several(comparison.sides) else []
-    by_place: dict[tuple[int, ComparedPlace], list[Difference]] = {}
+    by_place: dict[tuple[str, ComparedPlace], list[Difference]] = {}
     for d in single:
         by_place.setdefault((d.side, place_of(d.column)), []).append(d)
     ordered = [*first, *places, *(r for r in other_regressions if r not in first and r not in single)]
@@ -442,42 +551,41 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
     return texts
 
 
-def place_table(comparison: ResultsComparison, places: Sequence[PlaceDifference]) -> tuple[list[str], list[list[str]]]:
-    """The headings and the rows of places: their points that differ, by experiment."""
+def regression_text(regression: Regression, comparison: ResultsComparison, conditions: Mapping[Column, str]) -> str:
     short = short_names(comparison)
-    several = not comparison.of_devices and (comparison.differences.fleet or len({p.side for p in places}) > 1)
-    heads = [*(["side"] if several else []), "where", "points", "that differ", "median ratio", "in"]
-    rows = []
-    for place in places:
-        ratio = ratio_text(place.ratio) if place.ratio else ""
-        rows.append(
-            [
-                *([short[comparison.names[place.side]]] if several else []),
-                *(place.name, str(place.total)),
-                *(f"{'as a whole' if place.whole else len(place.points)} {place.verdict}", ratio),
-                ", ".join(place.experiments),
-            ]
-        )
-    return heads, rows
-
-
-def regression_text(regression: Regression, comparison: ResultsComparison, conditions: dict[Column, str]) -> str:
-    short = short_names(comparison)
-    names = [short[name] for name in comparison.names]
-    if isinstance(regression, Missing):
-        return missing_text(regression, names)
-    side_prefix = f"{names[regression.side]}: " if len(names) > 2 and not comparison.of_devices else ""
-    if isinstance(regression, MissingDevices):
-        return side_prefix + regression.text
-    if isinstance(regression, PlaceDifference):
-        return side_prefix + place_text(regression)
+    if isinstance(regression, FailedPoint):
+        return failed_text(regression, short)
+    side = short[regression.side] if comparison.has_several_sides else ""
+    if isinstance(regression, MissingDevices | PlaceDifference):
+        text = clause(place_row(regression) if isinstance(regression, PlaceDifference) else regression)
+        return f"{side}: {text}" if side and not comparison.of_devices else text
     if isinstance(regression, ExperimentDifference):
-        subject = f"{titled(comparison, regression)} as a whole"
+        subject = f"{title_of(regression, of_devices=comparison.of_devices)} as a whole"
     else:
         experiment, device = regression.column.group
         subject = f"{experiment} on {device} ({conditions[regression.column]})"
     interval = interval_text(regression.low, regression.high)
-    side_prefix = f", {names[regression.side]}" if len(names) > 2 else ""
-    return f"{subject}{side_prefix}: {regression.verdict}, {ratio_text(regression.ratio)}" + (
-        f" ({interval})" if interval else ""
-    )
+    ratio = f"{ratio_text(regression.ratio)} ({interval})" if interval else ratio_text(regression.ratio)
+    return f"{subject}{f', {side}' if side else ''}: {regression.verdict}, {ratio}"
+
+
+def what_to_type(comparison: ResultsComparison) -> list[str]:
+    """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
+    if not comparison.few or comparison.is_about_predictions:
+        return []  # further runs of a prediction are identical
+    first, *others = comparison.sides
+    sides = [first, *(side for side in others if side.name in comparison.few and not comparison.of_devices)]
+    names = [side.runs[0].name.rstrip("/") for side in sides]
+    free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
+    suffix = next(free, "-further")
+    calls = []
+    three = []
+    for side, name in zip(sides, names, strict=True):
+        command, missing = side.runs[0].command or "firsttouch run", [str(i) for i in range(len(side.runs) + 1, 4)]
+        calls.append(f"for i in {' '.join(missing)}; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
+        three.append(
+            shlex.quote(
+                ",".join([*(run.name.rstrip("/") for run in side.runs), *(f"{name}{suffix}{i}" for i in missing)])
+            )
+        )
+    return [*calls, f"firsttouch compare {' '.join(three)}"]

@@ -7,6 +7,7 @@ Figures are those of the experiment, with a colour for each side.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,26 +17,28 @@ import msgspec
 from firsttouch.base.encoding import encode_json, encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
+from firsttouch.comparison.answers import answers, phase_answers
 from firsttouch.comparison.compare import ResultsComparison, compare_results
 from firsttouch.comparison.differences import ExperimentDifference, SideValue
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, with_peer
+from firsttouch.comparison.tables import (
+    ComparisonTable,
+    table_of_experiments,
+    table_of_place,
+    table_of_places,
+    table_of_points,
+)
 from firsttouch.comparison.words import (
-    answers,
     condition_rows,
     conditions_by_column,
-    group_cells,
-    group_table,
+    group_line,
     not_judged,
     notes,
-    phase_answers,
-    place_heads,
-    place_table,
-    point_cells,
-    point_of_place,
     regression_lines,
+    sentences,
     short_names,
-    titled,
+    title_of,
     what_to_type,
 )
 from firsttouch.experiments.contract.base import Experiment
@@ -69,11 +72,11 @@ class ComparedExperiment:
     says: str
     """What differs in it."""
     question: str
-    tables: list[tuple[str, list[str], list[list[str]], list[str], int]]
-    """For each side: its name, the headings, the rows, their ids, and how many more points there are."""
+    tables: list[tuple[str, ComparisonTable, list[str]]]
+    """For each side: its name, its points, and their ids."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
-    phases: tuple[list[str], list[list[str]]] | None = None
-    """The headings and the rows of the phases of an application, if some differ."""
+    phases: ComparisonTable | None = None
+    """The phases of an application, if some differ."""
 
 
 def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment]) -> str:
@@ -83,7 +86,6 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     for group in comparison.groups:
         by_experiment.setdefault((group.experiment, group.device), []).append(group)
     records, phases = _records(comparison, short), _phases(comparison)
-    several = len({group.side for group in comparison.groups}) > 1
     palette = Palette()
     sections: list[ComparedExperiment] = []
     keys: list[tuple[str, str]] = []
@@ -97,7 +99,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         keys.append(key)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
         if of_it := phases.get(key):
-            section.phases = group_table(comparison, of_it, "phase", sides=several)
+            section.phases = table_of_experiments(comparison, of_it, len(of_it), "phase")
         sections.append(section)
     anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
     plots = dot_plots(comparison, conditions, anchors, ids)
@@ -106,39 +108,25 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     for section in sections:
         section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
     shown = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
-    heads, rows = group_table(comparison, shown[:MOST_POINTS], sides=several)
     return environment().from_string(packaged("comparison.html.j2")).render(
         **assets(),
         title=_title(comparison, short),
-        headlines=[*answers(comparison), *phase_answers(comparison)],
+        headlines=sentences([*answers(comparison), *phase_answers(comparison)], comparison),
         limit=comparison.limit,
         not_judged=not_judged(comparison),
         regressions=regression_lines(comparison),
-        places=_places(comparison, conditions),
-        heads=heads,
-        rows=rows,
-        more=max(0, len(shown) - MOST_POINTS),
+        places=table_of_places(comparison, MOST_POINTS) if comparison.places else None,
+        of_places=[
+            table_of_place(comparison, place, conditions, MOST_PLACE_POINTS)
+            for place in comparison.places[:MOST_SECTIONS]
+        ],
+        all_experiments=table_of_experiments(comparison, shown, MOST_POINTS),
         plots=drawn,
         calls=what_to_type(comparison),
         sections=sections,
         conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
     )  # fmt: skip
-
-
-def _places(
-    comparison: ResultsComparison, conditions: Mapping[Column, str]
-) -> tuple[list[str], list[list[str]], list[tuple[str, list[str], list[list[str]], int]]] | None:
-    """The headings and the rows of places that differ, and the points of each; None if none does."""
-    if not comparison.places:
-        return None
-    heads, rows = place_table(comparison, comparison.places[:MOST_POINTS])
-    tables = []
-    for place in comparison.places[:MOST_SECTIONS]:
-        columns = ["point", *place_heads(place, comparison), "ratio", "interval", "difference"]
-        cells = [point_of_place(d, comparison, conditions) for d in place.points[:MOST_PLACE_POINTS]]
-        tables.append((place.name, columns, cells, max(0, len(place.points) - MOST_PLACE_POINTS)))
-    return heads, rows, tables
 
 
 def _phases(comparison: ResultsComparison) -> dict[tuple[str, str], list[ExperimentDifference]]:
@@ -171,17 +159,15 @@ def _section(
 ) -> ComparedExperiment:
     tables = []
     for group in groups:
-        name, points = comparison.names[group.side], comparison.points_of(group)
-        heads = ["point", short[comparison.base], short[name], "ratio", "interval", "difference"]
-        shown = points[:MOST_POINTS]
-        rows, ids = [point_cells(d, conditions[d.column]) for d in shown], [unused(_id(d.column), taken) for d in shown]
-        if rows:
-            tables.append((short[name], heads, rows, ids, max(0, len(points) - MOST_POINTS)))
+        if points := comparison.points_of(group):
+            ids = [unused(_id(d.column), taken) for d in points[:MOST_POINTS]]
+            table = table_of_points(comparison, group, points, conditions, MOST_POINTS)
+            tables.append((short[group.side], table, ids))
     name = comparison.points_of(groups[0])[0].column.definition.experiment if comparison.points_of(groups[0]) else ""
     experiment = experiments.get(name)
     return ComparedExperiment(
         anchor,
-        titled(comparison, groups[0]),
+        title_of(groups[0], of_devices=comparison.of_devices),
         _says([group for group in groups if comparison.is_shown(group)], comparison, short),
         experiment.question if experiment else "",
         tables,
@@ -191,10 +177,8 @@ def _section(
 def _says(groups: Sequence[ExperimentDifference], comparison: ResultsComparison, short: Mapping[str, str]) -> str:
     parts = []
     for group in groups[:MOST_SAID]:
-        _, _, points, differing, ratio, interval, verdict = group_cells(group)
-        side = f"{short[comparison.names[group.side]]}: " if len(comparison.sides) > 2 else ""
-        whole = f"median ratio {ratio}" + (f" ({interval})" if interval else "") + (f", {verdict}" if verdict else "")
-        parts.append(f"{side}{differing} of {points} points, {whole}")
+        side = f"{short[group.side]}: " if comparison.has_several_sides else ""
+        parts.append(f"{side}{group_line(group)}")
     more = [f"{len(groups) - MOST_SAID} more"] if len(groups) > MOST_SAID else []
     return "; ".join([*parts, *more])
 
@@ -213,16 +197,19 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
     a side of several runs are the medians of the runs.
     """
     compared_columns = {_key(column): column for column in comparison.table.columns}
-    values: dict[tuple[int, Column], SideValue] = {}
+    values: dict[tuple[str, Column], SideValue] = {}
     for d in comparison.differences.points:
         values[d.side, d.column] = d.value
         if not comparison.differences.fleet:
-            values[0, d.column] = d.base
+            values[comparison.base, d.column] = d.base
     counted = _phase_counters(comparison)
     records: dict[tuple[str, str], list[Record]] = {}
-    for i in _shown(comparison):
-        side, added_keys = comparison.sides[i], set()
-        slots = {own_name: slot for slot, own_name in comparison.table.devices[i].items()}
+    shown_sides = _shown(comparison)
+    for side, renamed in zip(comparison.sides, comparison.table.devices, strict=True):
+        if side.name not in shown_sides:
+            continue
+        added_keys: set[str] = set()
+        slots = {own_name: slot for slot, own_name in renamed.items()}
         for run in side.runs:
             for record in measured(load_results(Path(run.name)).records):
                 device = slots.get(record.device, record.device)
@@ -233,24 +220,24 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
                 added_keys.add(key)
                 column = compared_columns[key]
                 name = short[side.name]
-                counters = {**record.counters, **counted.get((i, key), {})}
+                counters = {**record.counters, **counted.get((side.name, key), {})}
                 shown = with_factor(record, SIDE, name, device=device, factors=factors, counters=counters)
-                if (value := values.get((i, column))) is not None and value.runs > 1:
+                if (value := values.get((side.name, column))) is not None and value.runs > 1:
                     _set_summary(shown, value)
                 records.setdefault(column.group, []).append(shown)
     return records
 
 
-def _phase_counters(comparison: ResultsComparison) -> dict[tuple[int, str], dict[str, float]]:
+def _phase_counters(comparison: ResultsComparison) -> dict[tuple[str, str], dict[str, float]]:
     """The medians of the phases by side and point, as the counters of a record."""
-    counters: dict[tuple[int, str], dict[str, float]] = {}
+    counters: dict[tuple[str, str], dict[str, float]] = {}
     for d in comparison.phases.differences.points if comparison.phases is not None else ():
         factors = factors_of(d.column.factors)
         name = f"phase_{factors.pop(PHASE)}_ms"
         key = point_key(d.column.definition.experiment, d.column.device, factors)
         counters.setdefault((d.side, key), {})[name] = d.value.value
         if not comparison.differences.fleet:
-            counters.setdefault((0, key), {})[name] = d.base.value
+            counters.setdefault((comparison.base, key), {})[name] = d.base.value
     return counters
 
 
@@ -260,14 +247,11 @@ def _set_summary(record: Record, value: SideValue) -> None:
     record.summary = msgspec.structs.replace(record.summary, median=value.value, ci_low=low, ci_high=high)
 
 
-def _shown(comparison: ResultsComparison) -> list[int]:
+def _shown(comparison: ResultsComparison) -> set[str]:
     """The sides that figures show: of many, those with most differences."""
     if len(comparison.sides) <= MOST_SIDES:
-        return [i for i, side in enumerate(comparison.sides) if side.runs]
-    tally: dict[int, int] = {}
-    for d in comparison.differences.points:
-        tally[d.side] = tally.get(d.side, 0) + 1
-    return sorted(sorted(tally, key=lambda side: -tally[side])[:MOST_SIDES])
+        return {side.name for side in comparison.sides}
+    return {side for side, _ in Counter(d.side for d in comparison.differences.points).most_common(MOST_SIDES)}
 
 
 def _drawings(records: Sequence[Record], experiments: Mapping[str, Experiment], palette: Palette) -> list[Drawing]:

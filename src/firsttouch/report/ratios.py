@@ -17,10 +17,11 @@ from firsttouch.comparison.differences import (
     SLOWER,
     Difference,
     ExperimentDifference,
-    judge,
+    is_speed,
+    times_as_fast,
 )
 from firsttouch.comparison.table import Column
-from firsttouch.comparison.words import interval_text, ratio_text, short_names, titled, value_text
+from firsttouch.comparison.words import interval_text, ratio_text, short_names, title_of, value_text
 from firsttouch.records.text import count
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
@@ -67,14 +68,8 @@ class _Ratio:
     def of(cls, d: Difference | ExperimentDifference, unit: str, better: str) -> _Ratio | None:
         if not d.ratio:
             return None
-        if better == "lower" and is_speed(unit, better):
-            return cls(1 / d.ratio, d.high and 1 / d.high, d.low and 1 / d.low)
-        return cls(d.ratio, d.low, d.high)
-
-
-def is_speed(unit: str, better: str) -> bool:
-    """Whether a value is a time or a rate, of which one side is faster."""
-    return judge(unit, better, 1)[0] in (FASTER, SLOWER)
+        ratio = d.ratio, d.low, d.high
+        return cls(*(times_as_fast(better, *ratio) if is_speed(unit, better) else ratio))
 
 
 def dot_plots(
@@ -114,8 +109,8 @@ def _experiments(
     rows: list[Spec] = []
     for group in groups:
         ratio = _Ratio.of(group, group.unit, group.better)
-        name = titled(comparison, group)
-        name = f"{short[comparison.names[group.side]]}: {name}" if fleet else name
+        name = title_of(group, of_devices=comparison.of_devices)
+        name = f"{short[group.side]}: {name}" if fleet else name
         if ratio is None:
             continue
         text = [f"{_times(ratio, group)}: {name}", _between(ratio), f"{count(group.points, 'point')}, {group.verdict}"]
@@ -123,7 +118,7 @@ def _experiments(
         for d in [] if fleet else _evenly(comparison.points_of(group)):
             if (point := _Ratio.of(d, group.unit, group.better)) is not None:
                 rows.append(_row(name, point, d.verdict, "dot", None, []))
-    side = short[comparison.names[groups[0].side]]
+    side = short[groups[0].side]
     left = f"{count(total - len(groups), 'more experiment')} below." if total > len(groups) else ""
     notes = ["Large dots are the medians of experiments, with their intervals; small dots are their points."]
     if fleet:
@@ -150,7 +145,7 @@ def _points(
         text = [f"{base} to {value}: {_times(ratio, d)}", _between(ratio), f"{experiment} on {device}",
                 conditions[d.column], d.verdict]  # fmt: skip
         rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text, _WIDEST_POINT))
-    side = short_names(comparison)[comparison.names[points[0].side]]
+    side = short_names(comparison)[points[0].side]
     which_points = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {which_points}"
