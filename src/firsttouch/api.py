@@ -38,13 +38,14 @@ from firsttouch.experiments.contract.common import (
     unreachable,
     unreachable_peer,
 )
-from firsttouch.experiments.contract.presets import Above, Below, Not, Octave, leave_out, take, take_only
+from firsttouch.experiments.contract.presets import Above, Below, Not, Octave, leave_out, take, take_only, varied_from
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.harness.app import (
     App,
     Cpu,
     Gpu,
     Params,
+    PublishedPlacement,
     View,
     around,
     buffer,
@@ -116,6 +117,7 @@ __all__ = [
     "Planning",
     "Point",
     "Preset",
+    "PublishedPlacement",
     "Quantity",
     "RankRules",
     "Record",
@@ -170,6 +172,7 @@ __all__ = [
     "unit_f64",
     "unreachable",
     "unreachable_peer",
+    "varied_from",
     "words",
 ]
 """probes: the native measuring loops (chase, stream, copy, ...), each of which takes a session's stop()."""

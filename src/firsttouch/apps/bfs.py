@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, on_host, shared_kernels, u32, u64
+from firsttouch.harness.app import (
+    App,
+    Cpu,
+    Gpu,
+    Params,
+    PublishedPlacement,
+    View,
+    buffer,
+    i32,
+    on_host,
+    shared_kernels,
+    u32,
+    u64,
+)
 from firsttouch.program.execution.arrays import SCATTERED, Array, Scattered
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
@@ -30,7 +43,7 @@ class Bfs(App):
     cost = buffer(i32, "n", role="inout", starts_on="cpu", ends_on="cpu")  # the level, -1 where unreached
     over = buffer(u32, 1, role="control", starts_on="cpu")  # the last level that has nodes
     told = buffer(u64, 1, role="scratch")
-    paper_memory = {"told": "device"}  # as in Schieffer et al., ICPP 2024
+    published = PublishedPlacement(memory={"told": "device"})  # as in Schieffer et al., ICPP 2024
     tiles = buffer(u64, "(n + 1023) // 1024 + 1", role="scratch", starts_on="cpu")
 
     @classmethod

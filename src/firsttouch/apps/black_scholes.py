@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.apps.support import um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, on_host, shared_kernels, u64
+from firsttouch.harness.app import App, Cpu, Gpu, PublishedPlacement, View, buffer, f32, on_host, shared_kernels, u64
 
 SPOT, STRIKE, YEARS = (5.0, 30.0), (1.0, 100.0), (0.25, 10.0)
 
@@ -31,7 +31,7 @@ class BlackScholes(App):
     years = buffer(f32, "n", role="input", starts_on="cpu", advice=("read-mostly",))
     call = buffer(f32, "n", role="output", ends_on="cpu", advice=())
     put = buffer(f32, "n", role="output", ends_on="cpu", advice=())
-    paper = um_apps.BLACK_SCHOLES
+    published = PublishedPlacement(um_apps.BLACK_SCHOLES)
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.spot, *SPOT)

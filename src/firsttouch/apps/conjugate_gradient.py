@@ -10,7 +10,20 @@ import numpy as np
 
 from firsttouch.apps.support import um_apps
 from firsttouch.apps.support.tridiagonal import Tridiagonal
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
+from firsttouch.harness.app import (
+    App,
+    Cpu,
+    Gpu,
+    Params,
+    PublishedPlacement,
+    View,
+    buffer,
+    f32,
+    f64,
+    i32,
+    in_pieces,
+    sample,
+)
 from firsttouch.harness.random import F64, Values, uniform_f32
 from firsttouch.program.execution.agents import KernelArgument
 from firsttouch.program.execution.arrays import Array, ByteRange
@@ -49,7 +62,7 @@ class ConjugateGradient(App):
     p = buffer(f32, "n", role="inout", sides="gpu")
     product = buffer(f32, "n", role="inout", sides="gpu")  # A x or A p
     sums = buffer(f64, 2, role="control", starts_on="cpu")  # p . A p and r . r
-    paper = um_apps.CONJUGATE_GRADIENT
+    published = PublishedPlacement(um_apps.CONJUGATE_GRADIENT)
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 
 from firsttouch.apps.support import um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, in_pieces, on_host, sample
+from firsttouch.harness.app import (
+    App,
+    Cpu,
+    Gpu,
+    Params,
+    PublishedPlacement,
+    View,
+    around,
+    buffer,
+    f32,
+    in_pieces,
+    on_host,
+    sample,
+)
 from firsttouch.harness.random import F64, Values, uniform_f32
 
 RADIUS = 4
@@ -37,7 +50,7 @@ class Fdtd3d(App):
     cells = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu", ends_on="cpu")
     next = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu")  # swapped with cells
     weights = buffer(f32, RADIUS + 1, role="constant", starts_on="cpu")
-    paper, paper_text = um_apps.FDTD3D, um_apps.FDTD3D_TEXT
+    published = PublishedPlacement(um_apps.FDTD3D, um_apps.FDTD3D_TEXT)
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from firsttouch.apps.support import fft, um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, c64, f32, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, PublishedPlacement, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.program.execution.agents import KernelFile
 from firsttouch.program.execution.arrays import Array
@@ -38,7 +38,7 @@ class _FftConv(App):
     # Packed complex rows; in r2c the half spectrum has one column more.
     spectrum = buffer(c64, SIDE, f"{SIDE} // 2", role="inout", sides="gpu")
     spectrum_of_taps = buffer(c64, SIDE, f"{SIDE} // 2", role="inout", sides="gpu")
-    paper = um_apps.FFT_CONV
+    published = PublishedPlacement(um_apps.FFT_CONV)
 
     @classmethod
     def problem(cls, params: Params) -> str:
@@ -121,7 +121,7 @@ class FftConvC2C(_FftConv):
     name = "fft_conv_c2c"
     unpacked = buffer(c64, SIDE, f"{SIDE} // 2 + 16", role="inout", sides="gpu")
     unpacked_taps = buffer(c64, SIDE, f"{SIDE} // 2 + 16", role="inout", sides="gpu")
-    paper = um_apps.FFT_CONV_C2C
+    published = PublishedPlacement(um_apps.FFT_CONV_C2C)
 
     def unpack(self, gpu: Gpu, spectrum: Array) -> None:
         self.pairs(gpu, "unpack", spectrum, self.unpacked if spectrum is self.spectrum else self.unpacked_taps)

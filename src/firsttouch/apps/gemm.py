@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from firsttouch.apps.support import um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
+from firsttouch.harness.app import App, Cpu, Gpu, PublishedPlacement, View, buffer, f32, f64, in_pieces, sample
 from firsttouch.harness.random import F32, F64, uniform_f32
 from firsttouch.program.execution.arrays import ByteRange
 
@@ -40,7 +40,7 @@ class Gemm(App):
     a = buffer(f32, "n", "n", role="input", starts_on="cpu")
     b = buffer(f32, "n", "n * wide", role="input", starts_on="cpu")
     c = buffer(f32, "n", "n * wide", role="output", ends_on="cpu")
-    paper = um_apps.GEMM
+    published = PublishedPlacement(um_apps.GEMM)
 
     def defines(self) -> Mapping[str, object]:
         return {"GROUP_THREADS": THREADS, "GROUPS_TOGETHER": 2}

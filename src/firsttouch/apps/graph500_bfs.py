@@ -8,7 +8,7 @@ import numpy as np
 
 from firsttouch.apps.support import um_apps
 from firsttouch.experiments.analysis.graphs import levels_of_tree, neighbours, wrong_levels
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
+from firsttouch.harness.app import App, Cpu, Gpu, Params, PublishedPlacement, View, buffer, i32, in_pieces, u32, u64
 from firsttouch.harness.random import words
 
 WIDE, HIGH, PARTS, THREADS = 8192, 2048, 8, 256  # vertices per group top-down and bottom-up; groups that share a hub
@@ -42,7 +42,7 @@ class Graph500Bfs(App):
     visited = buffer(u32, "n // 32", role="scratch")
     found = buffer(u64, 2, role="scratch")
     counters = buffer(u64, 2, role="control", ends_on="cpu")  # vertices found in a level, and their edges
-    paper = um_apps.GRAPH500_BFS
+    published = PublishedPlacement(um_apps.GRAPH500_BFS)
     # Position of each chunk's edges in each bucket of vertices, and the edges of the buckets being sorted.
     cursors = buffer(u64, f"{CHUNKS} << (n.bit_length() - 1) // 2", role="scratch", starts_on="cpu")
     pairs = buffer(u64, "factor * (n // 32 + 4096)", role="scratch", starts_on="cpu")

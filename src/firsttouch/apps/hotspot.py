@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, in_pieces, sample
+from firsttouch.harness.app import App, Cpu, Gpu, Params, PublishedPlacement, View, buffer, f32, in_pieces, sample
 from firsttouch.harness.random import F32, F64, uniform_f32
 
 AMBIENT = 80.0
@@ -46,7 +46,7 @@ class Hotspot(App):
     temp = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")  # kelvin
     power = buffer(f32, "n", "n", role="input", starts_on="cpu")  # watt per cell
     next = buffer(f32, "n", "n", role="inout")  # swapped with temp
-    paper_memory = {"next": "device"}  # as in Schieffer et al., ICPP 2024
+    published = PublishedPlacement(memory={"next": "device"})  # as in Schieffer et al., ICPP 2024
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, PublishedPlacement, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.program.execution.arrays import SCATTERED
 
@@ -42,7 +42,7 @@ class Nw(App):
 
     ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # score of letters i and j
     score = buffer(i32, "n + 1", "n + 1", role="inout", starts_on="cpu", ends_on="cpu")
-    paper_memory = {}  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
+    published = PublishedPlacement(memory={})  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
     profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # scores of each letter by column
 
     @classmethod

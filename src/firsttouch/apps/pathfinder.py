@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, PublishedPlacement, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.program.execution.agents import MAX_REPLAYS, Tile
 
@@ -34,7 +34,7 @@ class Pathfinder(App):
     pyramid: int
 
     wall = buffer(i32, "rows", "cols", role="input", starts_on="cpu")
-    paper_memory = {}  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
+    published = PublishedPlacement(memory={})  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
     cost = buffer(i32, "2", "cols", role="output", ends_on="cpu")  # cost to reach each column, in two alternating rows
 
     @classmethod

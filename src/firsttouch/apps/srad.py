@@ -7,7 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, on_host, shared_kernels, u64
+from firsttouch.harness.app import (
+    App,
+    Cpu,
+    Gpu,
+    Params,
+    PublishedPlacement,
+    View,
+    buffer,
+    f32,
+    f64,
+    i32,
+    on_host,
+    shared_kernels,
+    u64,
+)
 from firsttouch.harness.random import F64
 
 QUARTER = 0.5 / 4  # a quarter of lambda, which is 0.5 as in the original
@@ -45,8 +59,8 @@ class Srad(App):
     diffuses = buffer(f32, "cols", "rows", role="scratch")
     partial = buffer(f64, GROUPS, 2, role="control")  # of the image and of its square
     # Schieffer et al., ICPP 2024, count it among the programs whose arrays the GPU initialises in memory of the method.
-    paper_memory = dict.fromkeys(
-        ("sums", "squares", "to_north", "to_south", "to_west", "to_east", "diffuses"), "strategy"
+    published = PublishedPlacement(
+        memory=dict.fromkeys(("sums", "squares", "to_north", "to_south", "to_west", "to_east", "diffuses"), "strategy")
     )
 
     @classmethod

@@ -14,7 +14,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overload
 
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "App", "Cpu", "Gpu", "Params", "Scattered", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32",
-    "i64", "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
+    "App", "Cpu", "Gpu", "Params", "PublishedPlacement", "Scattered", "View", "around", "buffer", "c64", "difference",
+    "f32", "f64", "i32", "i64", "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
 ]
 # fmt: on
 
@@ -52,6 +54,26 @@ MOST_REUSED = 32 << 20
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
 _MOST_BYTES = 1 << 63
+
+
+@dataclass(frozen=True)
+class PublishedPlacement:
+    """What the published version of an application does with its buffers, for --set placement=paper.
+
+    Attributes:
+        advice: their advice and prefetches: the words that --set advice.NAME and prefetch.NAME accept, by buffer.
+            Buffers that are not named have neither.
+        as_stated: the same as the text of the publication states it, where that differs, for --set
+            placement=paper-text.
+        memory: their memory between kernels, for both: the words that --set memory.NAME accepts, by buffer. Buffers
+            that are not named have what their role implies. None: not known.
+    """
+
+    advice: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    as_stated: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    memory: Mapping[str, str] | None = None
+
+
 _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("source", str, "a text"),
     ("pattern", str, "a text"),
@@ -61,9 +83,10 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("expected_rounds", int, "a whole number"),
     ("kernel_text", str, "a text"),
     ("options", Mapping, "a mapping"),
-    ("paper", Mapping, "a mapping"),
-    ("paper_text", Mapping, "a mapping"),
-    ("paper_memory", (Mapping, type(None)), "a mapping or None"),
+    ("published", PublishedPlacement, "a PublishedPlacement"),
+    ("published.advice", Mapping, "a mapping"),
+    ("published.as_stated", Mapping, "a mapping"),
+    ("published.memory", (Mapping, type(None)), "a mapping or None"),
     ("tiled", (tuple, list), "a tuple of names"),
     ("more_kernels", (tuple, list), "a tuple of names"),
 )
@@ -176,14 +199,8 @@ class App:
     """Names of further kernel files in apps/, such as one that generates the input."""
     options: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Parameters whose values are words, the default first. They are set with --set and become attributes."""
-    paper: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Advice and prefetches of its buffers in the published version, for --set placement=paper: the words that
-    --set advice.NAME and prefetch.NAME accept, by buffer. Buffers that are not named have neither."""
-    paper_text: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """The same as the text of the publication states it, where that differs, for --set placement=paper-text."""
-    paper_memory: ClassVar[Mapping[str, str] | None] = None
-    """The memory of its buffers between kernels in the published version, for both: the words that --set memory.NAME
-    accepts, by buffer. Buffers that are not named have what their role implies. None: not known."""
+    published: ClassVar[PublishedPlacement] = PublishedPlacement()
+    """What the published version does with its buffers."""
 
     def __init_subclass__(cls) -> None:
         """Raises ValueError for an invalid declaration."""
@@ -197,7 +214,7 @@ class App:
             if not hasattr(cls, text):
                 return f"{text} is missing"
         for name, kind, accepted in _TYPES:
-            if not isinstance(value := getattr(cls, name), kind):
+            if not isinstance(value := attrgetter(name)(cls), kind):
                 return f"{name} is {value!r:.80}, not {accepted}"
         for size, params in cls.sizes.items():
             wrong = {name: value for name, value in params.items() if type(value) is not int}
@@ -208,8 +225,8 @@ class App:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
         if unknown := {*cls.grows.split(), *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
-        memory = cls.paper_memory or {}
-        if unknown := {*cls.tiled, *cls.paper, *cls.paper_text, *memory} - {spec.name for spec in cls.buffers()}:
+        advices, memory = (cls.published.advice, cls.published.as_stated), cls.published.memory or {}
+        if unknown := {*cls.tiled, *itertools.chain(*advices), *memory} - {spec.name for spec in cls.buffers()}:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])
@@ -220,11 +237,11 @@ class App:
             return "the buffers of the size default take more than 2^63 bytes"
         for d in declared:
             if d.name in memory and memory[d.name] not in memory_words(d):
-                return f"paper_memory: buffer {d.name} cannot have memory {memory[d.name]}"
-        for d, paper in itertools.product(declared, (cls.paper, cls.paper_text)):
-            words = paper.get(d.name, (NONE, NONE))
+                return f"published: buffer {d.name} cannot have memory {memory[d.name]}"
+        for d, advice in itertools.product(declared, advices):
+            words = advice.get(d.name, (NONE, NONE))
             if any(word not in accepted for word, accepted in zip(words, settings_of(d).values(), strict=False)):
-                return f"paper: buffer {d.name} cannot have advice {words[0]} and prefetch {words[1]}"
+                return f"published: buffer {d.name} cannot have advice {words[0]} and prefetch {words[1]}"
         rows = {d.name: d.shape[0] for d in declared if d.name in cls.tiled}
         return f"tiled buffers must have the same number of rows, not {rows}" if len(set(rows.values())) > 1 else ""
 

@@ -56,7 +56,7 @@ def factors_of(app: type[App], requested: Sequence[Scalar] = ()) -> list[Factor]
     ]
     doc = "advice, prefetches and memory of the buffers: as the strategy does by itself, or as in the published version"
     requested_words = [text for text in map(str, requested) if is_of_buffers(text) and _all_accepted(text, words)]
-    published = (PAPER, PAPER_TEXT) if app.paper_text else (PAPER,)
+    published = (PAPER, PAPER_TEXT) if app.published.as_stated else (PAPER,)
     return [
         Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, *published, *requested_words), known={BEST: AS_IS}, doc=doc),
         *factors_of_buffers,
@@ -116,9 +116,9 @@ def settings_in(factors: Factors) -> dict[str, str]:
 
 def placement_of(app: type[App], factors: Factors) -> Placement:
     """Where the guidance of the buffers comes from at a point."""
-    published = {PAPER: app.paper, PAPER_TEXT: app.paper_text}.get(str(factors.get(PLACEMENT)))
+    published = {PAPER: app.published.advice, PAPER_TEXT: app.published.as_stated}.get(str(factors.get(PLACEMENT)))
     declared = {name: Guidance.of(*words) for name, words in published.items()} if published else None
-    return Placement(declared, settings_in(factors), (app.paper_memory or {}) if published is not None else {})
+    return Placement(declared, settings_in(factors), (app.published.memory or {}) if published is not None else {})
 
 
 def why_no_setting(app: type[App], name: str) -> str:
@@ -159,12 +159,14 @@ def _scratch(app: type[App]) -> list[str]:
 
 def _has_scratch_as_published(app: type[App]) -> bool:
     """Whether all that the published version changes is that the buffers of the role scratch are the strategy's."""
-    return bool(app.paper_memory) and not app.paper and app.paper_memory == dict.fromkeys(_scratch(app), OF_STRATEGY)
+    published = app.published
+    every = dict.fromkeys(_scratch(app), OF_STRATEGY)
+    return bool(published.memory) and not published.advice and published.memory == every
 
 
 def why_not_placed(app: type[App], strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
     """Why the settings of a point cannot be applied under its strategy, in one sentence, or None."""
-    if factors.get(PLACEMENT) == PAPER and not app.paper and app.paper_memory is None:
+    if factors.get(PLACEMENT) == PAPER and not app.published.advice and app.published.memory is None:
         return f"{app.name} has no published version whose advice, prefetches and memory are known"
     settings = [name for name in settings_in(factors) if not name.startswith(MEMORY_OF)]
     if not settings:

@@ -2,7 +2,7 @@
 
 A rule applies to the points whose factors and properties meet its conditions, and says which of them are measured. The
 first rule that applies to a point decides. A point to which no rule applies is measured. `Planning.rules` is the
-table, and `Planning.properties` adds to the properties below.
+table, and `Planning.properties` adds to the properties below, such as one that `varied_from` makes.
 
     planning = Planning(
         rules=(

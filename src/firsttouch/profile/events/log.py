@@ -20,7 +20,7 @@ from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, reason
 from firsttouch.records.timeline import NamedInterval
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
-"""The environment variable that requests events in a worker if it is '1'. An experiment's environment() may set it."""
+"""The environment variable that requests events in a worker if it is '1'. WorkerRules of an experiment may set it."""
 
 STATE = "um_events"
 """The counter of a record that says whether events were recorded: RECORDED, or NONE followed by the reason."""
