@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 from unittest.mock import patch
 
-from firsttouch.base.errors import UsageError
+import typer
+
+from firsttouch.base.errors import NOT_JUDGED, UsageError
 from firsttouch.cli import main
 from firsttouch.cli.declaration import Command
 from firsttouch.engine import discover, reporting, runner
@@ -163,7 +165,13 @@ def _inside(cwd: Path | None) -> Iterator[None]:
 
 
 def invoke(command: Command, *arguments: object, **options: object) -> None:
-    """A call of a command in this process, with values as the parser of the command line makes them."""
+    """A call of a command in this process, with values as the parser of the command line makes them. That it has not
+    judged, its tests see in what it prints.
+    """
     parameters = inspect.signature(command.callback).parameters
     values = dict(zip(parameters, arguments, strict=False)) | options
-    command.callback(**{name: values.get(name, p.default) for name, p in parameters.items()})
+    try:
+        command.callback(**{name: values.get(name, p.default) for name, p in parameters.items()})
+    except typer.Exit as ended:
+        if ended.exit_code != NOT_JUDGED:
+            raise

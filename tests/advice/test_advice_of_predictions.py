@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.calls import call
 
+from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.model.platform import platform_names
 from firsttouch.model.scope import NOT_MODELLED
 
@@ -19,7 +20,7 @@ DONE = re.compile(r"\b(took|was|were|ran|measured?)\b")
 @pytest.mark.parametrize("name", platform_names())
 def test_each_platform_has_an_answer(name: str) -> None:
     done = call("advise", "--app", "srad", "--size", "64MiB", "--device", f"model:{name}", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, NOT_JUDGED), done.stderr
     advice: dict[str, Any] = json.loads(done.stdout)
     assert not any(DONE.search(text) for text in (*advice["sentences"], *advice["turns"]))
     first = advice["sentences"][0]
@@ -36,7 +37,7 @@ def test_the_terminal_answers_before_it_explains(tmp_path: Path) -> None:
     """The fastest comes first where none is clearly faster, and what is not modelled is listed on the page alone."""
     strategies = [word for name in ("explicit", "managed") for word in ("--strategy", name)]
     done = call("app", "srad", "--device", "model:gh200", "--size", "64MiB", *strategies, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, NOT_JUDGED), done.stderr
     text = " ".join(done.stdout.split())
     assert "no strategy is clearly the fastest: explicit takes" in text
     assert not DONE.search(text.replace("Predicted, not measured", ""))

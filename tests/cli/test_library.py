@@ -22,7 +22,7 @@ from tests.port.traces import Calls
 from tests.schemas import assert_valid
 
 import firsttouch
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import NOT_JUDGED, UsageError
 from firsttouch.cli import main
 from firsttouch.engine import runner
 from firsttouch.machine import facts
@@ -184,7 +184,7 @@ def test_a_function_returns_what_its_command_prints(
     function, words = CALLS[command]
     returned = function(tmp_path / "out")
     done = call(command, *(tmp_path / "out" if word == "OUT" else word for word in words), "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, NOT_JUDGED), done.stderr
     printed = json.loads(done.stdout)
     assert_valid(command, printed)
     for outcome in (returned, printed):

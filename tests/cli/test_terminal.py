@@ -50,7 +50,7 @@ def test_no_error_is_longer_than_a_screen(words: list[str]) -> None:
     ("name", "counts", "words"),
     [
         ("h200-quick", {}, "advise DIR"),
-        ("xeon-vm-quick", {}, "advise DIR"),
+        ("xeon-vm-quick", {}, "compare DIR OTHER"),
         ("h200-quick", {"failed": 2}, "run --resume --retry --out DIR --module 'my own.py'"),
         ("h200-fdtd3d", {}, "advise DIR --app fdtd3d --module 'my own.py'"),
         ("h200-pagefault", {}, "compare DIR OTHER"),

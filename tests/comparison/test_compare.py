@@ -14,9 +14,10 @@ import pytest
 from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 from tests.kept_runs import stored_run
 
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import NOT_JUDGED, UsageError
 from firsttouch.comparison.answers import ALL_SIDES, FAR, FEW_RUNS, answers
 from firsttouch.comparison.compare import compare_results
+from firsttouch.comparison.differences import SLOWER
 from firsttouch.comparison.plain import ComparisonOutput, output
 from firsttouch.records.schema import SCHEMA
 
@@ -61,7 +62,7 @@ def test_one_run_a_side_cannot_tell(tmp_path):
         assert verdicts(found["points"]) == {SAME, "cannot tell"}
         assert verdicts(found["experiments"]) <= {SAME, "cannot tell"}
         assert {point["worse"] for point in found["points"]} == {None}
-        assert (found["cannot_tell"], found["regressions"], comparison.exit_status) == ([after], [], 0)
+        assert (found["cannot_tell"], found["regressions"], comparison.exit_status) == ([after], [], NOT_JUDGED)
         assert [answer["kind"] for answer in found["answers"]] == [FEW_RUNS]
 
 
@@ -329,3 +330,14 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(tmp_path):
     ):
         with pytest.raises(UsageError, match=message):
             compared(*sides)
+
+
+@pytest.mark.parametrize(("factor", "status"), [(10.0, 1), (3.5, 1), (2.0, NOT_JUDGED)])
+def test_a_threefold_change_is_judged_between_single_runs(tmp_path: Path, factor: float, status: int) -> None:
+    """If at least half of the points of an experiment differ by as much."""
+    before, after = copy(tmp_path / "before"), copy(tmp_path / "after", slower("latency", factor))
+    comparison = compare_results([before, after], limit=0.1)
+    (latency,) = (group for group in comparison.groups if group.experiment == "latency" and group.device == "cpu")
+    assert (latency.verdict, latency.worse) == ((SLOWER, True) if status == 1 else ("cannot tell", None))
+    assert comparison.exit_status == status
+    assert comparison.not_judged == [after]

@@ -182,8 +182,9 @@ FEW = "cannot tell a change from what differs from run to run."
                 counts={SAME: 400, CANNOT_TELL: 42},
             ),
             f"new against old: cuda:3 is missing: 7 of 8 GPUs are left (ECC error); one run a side {FEW} By the median "
-            "of each experiment: CPU 0.80 to 1.50 times as fast, GPU 1.00 times. 42 of 442 points are further apart "
-            f"than their samples vary. Furthest apart: cuda:2 to cuda:5 is 47 % apart ({SLOW_PAIR}19 of 32 points).",
+            "of each experiment: CPU 0.80 to 1.50 times as fast, GPU 1.00 times as fast. 42 of 442 points are further "
+            "apart than their samples vary. Furthest apart: cuda:2 to cuda:5 is 47 % apart "
+            f"({SLOW_PAIR}19 of 32 points).",
         ),
         (
             answer(FEW_RUNS, runs=[2, 1]),

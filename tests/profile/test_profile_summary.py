@@ -29,7 +29,7 @@ def summary_of(directory, *lines, **changes):
 
 def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
-    assert headline(summary) == "./app arg: peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    assert headline(summary) == "./app arg (exit status 3): peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
     assert (summary.host.peak.bytes, summary.host.peak.t, summary.host.processes) == (1000 * MiB, 1.0, 2)
     assert (summary.gpus[0].before, summary.gpus[0].rise.bytes, summary.gpus[0].rise.t) == (600 * MiB, 500 * MiB, 3.0)
     assert summary.gpus[0].peak.bytes == 1100 * MiB
@@ -327,7 +327,7 @@ def test_the_cost_is_told_as_a_part_of_the_time(tmp_path):
 
 def test_a_profile_of_an_attached_process_names_it(tmp_path):
     summary = summary_of(tmp_path, command=[], attached=True)
-    assert headline(summary).startswith("process 100 (app): peak")
+    assert headline(summary).startswith("process 100 (app) (exit status 3): peak")
 
 
 def test_hostile_numbers_and_names_stay_one_line_of_json(tmp_path):

@@ -53,7 +53,7 @@ MARKS += [mark(3.5, kind="end")]
 @pytest.mark.usefixtures("undrawn")
 def test_the_title_answers(tmp_path):
     page = page_of(tmp_path, *MARKS, gpus=[gpu()])
-    answer = "./app arg: peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    answer = "./app arg (exit status 3): peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
     assert f"<h1>{answer}</h1>" in page
     assert f"<title>firsttouch: {answer}</title>" in page
     assert "gpu:0 rose by 500 MiB over the 600 MiB that were used before, at 3 s in solve." in words(page)
@@ -249,7 +249,7 @@ def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
     done = call("report", directory, drawn_by_process=True)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
+        "./app arg (exit status 3): peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
         str(directory / "report.html"),
     ]
     assert "<svg" in (directory / "report.html").read_text()

@@ -43,6 +43,8 @@ def test_every_number_of_the_first_screen_is_a_metric_in_base_units() -> None:
     metrics = metrics_of(results)
     for number in conclusions(results).screen.numbers:
         named = {name: s for name, rows in metrics.items() for s in rows if s[0].get("what") == number.head}
+        (disturbed,) = (name for name in named if name.endswith("_disturbed"))
+        assert named.pop(disturbed)[1] in (0, 1)
         ((name, (labels, value)),) = named.items()
         assert labels["host"] == results.machine.host
         if name.endswith("_seconds"):

@@ -19,6 +19,10 @@ class Unsupported(Exception):
     """
 
 
+NOT_JUDGED = 4
+"""The exit status where the answer needs more runs or measurements than there are; the output says which."""
+
+
 class NotModelled(Unsupported):
     """No model covers what was asked for. The text is the reason."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path
 from firsttouch.cli.output import print_error, print_stdout
@@ -110,6 +111,9 @@ def command(
     With --profile, it is about a program that `firsttouch profile --trace` ran: as it is, and under each strategy, with
     bounds by what its kernels may use.
 
+    Exit status: 0 there is an answer; 1 the page was not drawn; 2 the call was wrong; 4 not known: it needs further
+    measurements, which the first sentence names.
+
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     Example: firsttouch advise results/h200-standard --profile port-1
     """
@@ -166,7 +170,9 @@ def _show(found: Advised) -> None:
 def _finish(found: Advised) -> int:
     if found.not_drawn:
         print_error(f"the page was not drawn: {found.not_drawn}")
-    return 1 if found.not_drawn else 0
+    if found.not_drawn:
+        return 1
+    return NOT_JUDGED if found.advice.verdict.kind == "not known" else 0
 
 
 def show(advice: Advice) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path
 from firsttouch.cli.output import print_stdout, text_width
@@ -44,11 +45,18 @@ def command(
     Several directories of one machine are read together: experiments and applications, or runs of kernels with pages
     of 4 KiB and of 64 KiB, which some claims compare.
 
+    Exit status: 0 a claim holds or does not; 2 the call was wrong; 4 these results tell of none.
+
     Example: firsttouch claims results/h200-standard results/h200-apps
     """
     from firsttouch.comparison.papers.evaluate import claims
 
     return claims(directories)
+
+
+@command.finished
+def _finish(found: Claims) -> int:
+    return 0 if any(verdict.verdict in ("holds", "does not hold") for verdict in found.claims) else NOT_JUDGED
 
 
 @command.shown

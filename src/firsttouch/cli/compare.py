@@ -87,7 +87,7 @@ def command(
     differ from the others are named. One directory alone is compared device by device.
 
     Exit status: 0 compared; 1 something is worse than --fail-over allows, or a side could not be read and the others
-    were compared; 2 the call was wrong.
+    were compared; 2 the call was wrong; 4 not judged by --fail-over: too few runs, or disturbed ones.
 
     Example: firsttouch compare before1,before2,before3 after1,after2,after3 --fail-over 5%
     """

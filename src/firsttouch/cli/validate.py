@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path
 from firsttouch.cli.output import print_stdout, text_width
@@ -55,11 +56,18 @@ def command(
     A row is fitted if a value of the platform names it, otherwise held. What is predicted wrong stands first: numbers
     that are off by more than a factor of 1.5, and claims that are predicted not to hold.
 
+    Exit status: 0 judged; 2 the call was wrong; 4 no published row is left that the platform was not made from.
+
     Example: firsttouch validate gh200
     """
     from firsttouch.comparison.validation.validate import validation
 
     return validation(names or [], rows, measured or [])
+
+
+@command.finished
+def _finish(found: Validation) -> int:
+    return 0 if found.measured or any(platform.held for platform in found.platforms) else NOT_JUDGED
 
 
 @command.shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import NOT_JUDGED, UsageError
 from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.differing import DifferingCondition, differing
@@ -106,8 +106,16 @@ class ResultsComparison:
         return len(self.sides) > 2
 
     @property
+    def not_judged(self) -> list[str]:
+        """The sides to which a limit was not applied, or not to all of their points."""
+        if self.limit is None or self.differences.fleet:
+            return []
+        others = self.names if self.of_devices else self.names[1:]
+        return others if self.is_about_predictions else [n for n in others if n in {*self.few, *self.cannot_tell}]
+
+    @property
     def exit_status(self) -> int:
-        return 1 if self.unreadable or self.regressions else 0
+        return 1 if self.unreadable or self.regressions else NOT_JUDGED if self.not_judged else 0
 
 
 def compare_results(specs: Sequence[str], limit: float | None = None) -> ResultsComparison:

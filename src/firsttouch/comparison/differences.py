@@ -5,8 +5,9 @@ runs would vary by: the spread between the runs of the side, or the typical spre
 that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
 are positive. Two values differ if their intervals are apart, and if so many would hardly be apart by chance.
 
-Two runs on each side, or three on one, tell what differs from run to run; fewer cannot. Neither can runs of which those
-of one side only were disturbed by other programs; where a side has undisturbed values of a point, those alone count.
+Two runs on each side, or three on one, tell what differs from run to run; fewer cannot, unless it differs threefold.
+Neither can runs of which those of one side only were disturbed by other programs; where a side has undisturbed values
+of a point, those alone count.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
 of them (between_runs.py). With one run a side, the order of the ratios gives its interval. From FLEET sides on, each is
@@ -48,6 +49,10 @@ MAD = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 LEAST_SHIFT = math.log(1.01)
 """An experiment as a whole is called different only beyond 1 %, because a run has conditions that no interval knows."""
+LARGE = math.log(3.0)
+"""Points that differ threefold, with their whole intervals, differ even between single runs, if at least half of the
+points of their experiment do so in one direction.
+"""
 _LARGEST = 700.0
 """The largest logarithm of which the exponential is a number."""
 SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
@@ -226,6 +231,8 @@ class _Comparison:
         for side in compared_sides:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
+            large = np.where(low[side] > base_high + LARGE, 1, np.where(high[side] < base_low - LARGE, -1, 0))
+            large = self._in_whole_experiments(np.where(self.positive & shared, large, 0), shared)
             if not self.fleet and side not in self.few:
                 probable = self._chance_of_points(side)
                 signs = np.where(not_by_chance(probable), signs, 0)
@@ -234,10 +241,29 @@ class _Comparison:
             for i in np.flatnonzero(shown):
                 bounds = [(base[i], base_low[i], base_high[i]), (centre[side, i], low[side, i], high[side, i])]
                 points.append(
-                    self._difference(int(i), side, bounds, (int(base_runs[i]), int(runs[side, i])), int(signs[i]))
+                    self._difference(
+                        int(i),
+                        side,
+                        bounds,
+                        (int(base_runs[i]), int(runs[side, i])),
+                        int(signs[i]),
+                        is_large=bool(large[i]),
+                    )
                 )
-            groups += self._judge_groups(side, centre, base, signs, shared)
+            groups += self._judge_groups(side, centre, base, signs, large, shared)
         return Differences(self.fleet, groups, points)
+
+    def _in_whole_experiments(self, signs: NDArray[np.int64], shared: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The signs of points, in experiments of which at least half of the points have one sign and none the other."""
+        import numpy as np
+
+        kept = np.zeros_like(signs)
+        for places in self.groups.values():
+            those = [i for i in places if shared[i]]
+            found = {int(signs[i]) for i in those} - {0}
+            if len(found) == 1 and 2 * sum(signs[i] != 0 for i in those) >= len(those):
+                kept[those] = signs[those]
+        return kept
 
     def _chance_of_points(self, side: int) -> Floats:
         """For each point, how probable its difference from the first side is by chance."""
@@ -277,7 +303,13 @@ class _Comparison:
         return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
 
     def _judge_groups(
-        self, side: int, centre: Floats, base: Floats, signs: NDArray[np.int64], shared: NDArray[np.bool_]
+        self,
+        side: int,
+        centre: Floats,
+        base: Floats,
+        signs: NDArray[np.int64],
+        large_signs: NDArray[np.int64],
+        shared: NDArray[np.bool_],
     ) -> Iterable[ExperimentDifference]:
         compared = {group: [i for i in places if shared[i]] for group, places in self.groups.items()}
         compared = {group: places for group, places in compared.items() if places}
@@ -286,10 +318,12 @@ class _Comparison:
             middle, low, high = bounds[experiment, device]
             sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
             definition = self.table.columns[places[0]].definition
-            verdict, worse = self._verdict(side, places, sign)
+            large = {int(large_signs[i]) for i in places} - {0}
+            sign = large.pop() if large else sign
+            verdict, worse = self._verdict(side, places, sign, is_large=any(large_signs[places]))
             counts: dict[str, int] = {}
             for i in places:
-                word = self._verdict(side, [i], int(signs[i]))[0]
+                word = self._verdict(side, [i], int(signs[i]), is_large=bool(large_signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
             median, least, most = (_unscaled(v, True) for v in (middle, low, high))
             yield ExperimentDifference(
@@ -307,10 +341,10 @@ class _Comparison:
                 worse=worse,
             )
 
-    def _verdict(self, side: int, places: Sequence[int], sign: int) -> tuple[str, bool | None]:
-        """The verdict on a point, or on the points of an experiment as a whole."""
+    def _verdict(self, side: int, places: Sequence[int], sign: int, *, is_large: bool) -> tuple[str, bool | None]:
+        """The verdict on a point, or on the points of an experiment as a whole. is_large: it differs threefold."""
         unlike = (self.base_spoilt ^ self.spoilt[side] | self.spread_unknown)[places].sum()
-        if sign and (side in self.few or 2 * unlike > len(places)):
+        if sign and ((side in self.few and not is_large) or 2 * unlike > len(places)):
             return CANNOT_TELL, None
         definition = self.table.columns[places[0]].definition
         return judge(definition.unit, definition.better, sign)
@@ -362,13 +396,15 @@ class _Comparison:
         bounds: Sequence[tuple[float, float, float]],
         runs: tuple[int, int],
         sign: int,
+        *,
+        is_large: bool,
     ) -> Difference:
         column, positive = self.table.columns[i], bool(self.positive[i])
         base, value = (
             SideValue(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
-        verdict, worse = self._verdict(side, [i], sign)
+        verdict, worse = self._verdict(side, [i], sign, is_large=is_large)
         ratio = low = high = None
         if positive:
             (mine, mine_low, mine_high), (theirs, their_low, their_high) = bounds

@@ -116,16 +116,22 @@ def _compared(answer: ComparisonAnswer, short: Names) -> str:
 
 
 def _with_few_runs(answer: ComparisonAnswer, short: Names) -> str:
-    """With too few runs: the ranges of ratios, of which none can be called a difference."""
+    """With too few runs: the ranges of ratios, of which none can be called a difference unless it is threefold."""
     missing = "".join(f"{clause(row)}; " for row in answer.rows if isinstance(row, MissingDevices))
-    ranges = [f"{row.subject} {_speeds(row)} times" for row in answer.rows if isinstance(row, AlikeExperiments)]
+    seen = [f"{row.subject} {_speeds(row)}" for row in answer.rows if isinstance(row, AlikeExperiments)]
     places = [clause(row) for row in answer.rows if isinstance(row, PlaceRow)]
-    seen = ", ".join((f"{ranges[0]} as fast", *ranges[1:])) if ranges else ""
+    threefold = [f"{answer.counts[word]:,} {word}" for word in ORDER if answer.counts.get(word)]
     apart = f"{answer.counts.get(CANNOT_TELL, 0):,} of {answer.points:,} points"
+    runs = _runs_in_words(answer.runs)
+    told = f"{runs} cannot tell a change from what differs from run to run. "
+    if threefold:
+        told = (
+            f"{join_names(threefold)} threefold or more, of {answer.points:,} points; of less, {runs} cannot tell a "
+            "change from what differs from run to run. "
+        )
     return (
-        f"{_subject(answer, short)}: {missing}{_runs_in_words(answer.runs)} cannot tell a change from what differs "
-        "from run to run. "
-        + (f"By the median of each experiment: {seen}. " if seen else "")
+        f"{_subject(answer, short)}: {missing}{told}"
+        + (f"By the median of each experiment: {', '.join(seen)}. " if seen else "")
         + f"{apart} are further apart than their samples vary."
         + (f" Furthest apart: {first_few(places, MOST_PLACES, '; ')}." if places else "")
     )
@@ -137,8 +143,11 @@ def _runs_in_words(runs: Sequence[int]) -> str:
 
 
 def _speeds(row: AlikeExperiments) -> str:
+    """'0.8 to 1.5 times as fast'; what is slower throughout is so many times as slow."""
     speeds = sorted(times_as_fast(group.better, group.ratio)[0] for group in row.experiments if group.ratio)
-    return _range(speeds, lambda v: f"{v:.2f}" if v < 9.995 else f"{v:.0f}")
+    slow = bool(speeds) and round(speeds[-1], 2) < 1
+    values = sorted(1 / speed for speed in speeds) if slow else speeds
+    return f"{_range(values, lambda v: f'{v:.2f}' if v < 9.995 else f'{v:.0f}')} times as {'slow' if slow else 'fast'}"
 
 
 def _predicted(answer: ComparisonAnswer, short: Names) -> str:
@@ -496,8 +505,9 @@ def not_judged(comparison: ResultsComparison) -> str:
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short, runs = short_names(comparison), comparison.runs
     sentences = [
-        f"{short[side]} is not judged by the limit: {_runs_in_words((runs[comparison.base], runs[side]))} cannot tell."
-        for side in comparison.cannot_tell
+        f"{short[side]} is not judged by the limit, but for what differs threefold: "
+        f"{_runs_in_words((runs[comparison.base], runs[side]))} cannot tell."
+        for side in comparison.not_judged
         if side in comparison.few
     ]
     for side in comparison.cannot_tell:

@@ -32,7 +32,8 @@ def headline(summary: ProfileSummary) -> str:
     if further := sum(rise > 0 for rise, name in rises if name not in named):
         parts.append(f"less on {further} more")
     outlived = f"; {text}" if (text := went_on(summary)) else ""
-    return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}{outlived}"
+    failed = f" (exit status {summary.status})" if summary.status else ""
+    return f"{title(summary)}{failed}: {', '.join(parts) if parts else 'no memory was read'}{outlived}"
 
 
 def went_on(summary: ProfileSummary) -> str:

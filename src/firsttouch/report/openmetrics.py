@@ -7,7 +7,7 @@ and with `gauge` for all, Prometheus' collector of text files reads it too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -111,6 +111,8 @@ def _add_run(
             text = "A number of the first screen: the label 'what' names it, the others are its conditions."
             labels = {**conditions, **common, **_predicted_label(predicted(finding)), "what": number.head}
             metrics.add(_headline(finding.claim.id), unit, text, labels, scale * finding.value.value)
+            points = [records[key] for key in finding.points if key in records]
+            _add_disturbed(metrics, _headline(finding.claim.id), points, labels)
         for record in (records[key] for key in finding.points if key in records):
             _add_point(metrics, record, common, experiments)
 
@@ -126,6 +128,13 @@ def _add_point(
     text = experiment.question if experiment is not None else record.experiment
     labels = {**record.factors, **common, **_predicted_label(predicted_for([record.device])), "device": record.device}
     metrics.add(record.experiment, unit, text, labels, scale * record.summary.median)
+    _add_disturbed(metrics, record.experiment, [record], labels)
+
+
+def _add_disturbed(metrics: _Metrics, what: str, records: Sequence[Record], labels: Mapping[str, Condition]) -> None:
+    """Whether other programs used the processors while a value was measured."""
+    text = "1: other programs used the processors meanwhile, so that the value may be too bad; 0: they did not."
+    metrics.add(f"{what}_disturbed", "", text, labels, float(any(record.is_disturbed for record in records)))
 
 
 def _headline(claim: str) -> str:
