@@ -11,7 +11,9 @@ refuse() { echo "publish: $1" >&2 && exit 1; }
 
 address=$(sed -n 's/^Repository = "\(.*\)"/\1/p' pyproject.toml)
 ! [[ $address =~ ^https?://[^/]*\.example(/|$) ]] ||
-    refuse "$address leads nowhere: put the repository's address into pyproject.toml, CITATION.cff and packaging/"
+    refuse "$address leads nowhere: packaging/PUBLISH.md says what to set"
+! grep -q "by the form of the site that hosts" SECURITY.md ||
+    refuse "SECURITY.md does not say where to report: packaging/PUBLISH.md says what to set"
 [[ -z $(git status --porcelain) ]] || refuse "there are uncommitted changes"
 tag=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null) ||
     refuse "HEAD has no tag such as v0.2.0: git tag -a v0.2.0 -m 0.2.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -91,12 +92,14 @@ def test_only_a_clean_tag_of_a_published_project_is_published(tmp_path):
         (tmp_path / file).write_text(text.replace(before, after))
 
     (tmp_path / "packaging").mkdir()
-    for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "packaging/publish.sh"):
+    for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "packaging/publish.sh"):
         shutil.copy(ROOT / name, tmp_path / name)
     git("init", "-q")
     git("add", ".")
     assert f"{ADDRESS} leads nowhere" in refused()
     replace("pyproject.toml", ADDRESS, "https://example.org/firsttouch")
+    assert "SECURITY.md does not say where to report" in refused()
+    replace("SECURITY.md", "by the form of the site that hosts this repository", "to security@example.org")
     assert "uncommitted changes" in refused()
     git("commit", "-aqm", "first")
     assert "no tag such as v0.2.0" in refused()
@@ -109,3 +112,23 @@ def test_only_a_clean_tag_of_a_published_project_is_published(tmp_path):
     git("tag", "v0.3.0")
     git("tag", "-d", "v0.2.0")
     assert "no dated section [0.3.0]" in refused()
+
+
+def test_one_script_fills_in_what_leads_nowhere(tmp_path):
+    prepare = load_from(ROOT / "packaging/prepare.py")
+    for name in prepare.FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    values = {prepare.ADDRESS: "https://host/ft", prepare.REPORT: "to us", prepare.DIGEST: "1" * 64}
+    assert prepare.fill_in(tmp_path, values) == [*prepare.FILES]
+    assert not any(text in (tmp_path / name).read_text() for name in prepare.FILES for text in values)
+    packaged = [file for file in (ROOT / "packaging").rglob("*") if file.suffix in (".py", ".yaml", ".yml", ".md")]
+    left = {str(file.relative_to(ROOT)) for file in packaged if any(text in file.read_text() for text in values)}
+    assert left <= {*prepare.FILES, "packaging/prepare.py", "packaging/PUBLISH.md"}
+
+
+def load_from(file):
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
