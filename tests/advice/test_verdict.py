@@ -41,7 +41,7 @@ COMMON = term("first touch", 100.0, 0.5)
 def test_what_strategies_share_does_not_hide_what_they_differ_in() -> None:
     more = row("managed+advise", COMMON, term("advice", 50.0))
     assert verdict(row("managed", COMMON), more) == ("take", ("managed",))
-    assert verdict_of([row("managed", COMMON), more], GIB, []).next_ms == pytest.approx(37.0)
+    assert verdict_of([row("managed", COMMON), more], GIB, []).next_ms == pytest.approx(24.5)
 
 
 def test_equals_are_named_the_simplest_to_write_first() -> None:

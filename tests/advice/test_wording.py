@@ -58,12 +58,14 @@ def test_many_iterations_have_their_own_answer() -> None:
     take = AdviceVerdict("take", ("managed",), 3, "explicit", 150.0)
     assert words(take, often=OftenAdvice(("pinned",), 42)) == [
         "For gemm with 1 GiB of buffers, take managed for up to 41 iterations, pinned from 42 on.",
-        "The first: managed adds an estimated 100 ms, pinned 700 ms, explicit 300 ms; each further one on the same "
-        "buffers adds 20 ms under managed, 5 ms under pinned and 50 ms under explicit.",
+        "The first: managed adds an estimated 100 ms, pinned 700 ms, explicit 300 ms; each further one (inputs, "
+        "kernels and results again, on the same buffers) adds 20 ms under managed, 5 ms under pinned and 50 ms under "
+        "explicit.",
         "The next, explicit, adds at least 150 ms more in 8 of 10 such estimates.",
     ]
     assert words(take, often=OftenAdvice(("managed",), 0))[1] == (
-        "Each further iteration on the same buffers adds 20 ms under managed and 50 ms under explicit."
+        "Each further iteration (inputs, kernels and results again, on the same buffers) adds 20 ms under managed and "
+        "50 ms under explicit."
     )
     equals = AdviceVerdict("any", ("managed", "explicit"), 3)
     assert words(equals, often=OftenAdvice(("pinned",), 42))[0] == (
@@ -86,8 +88,10 @@ def test_what_is_not_known_comes_first_with_the_command_that_tells() -> None:
     ("turn", "text"),
     [
         (Turn("no time", "managed", ("a", "b")), "a and b have no time and may be faster."),
-        (Turn("ranges", "managed", ("a",), run="CALL"), "a may add as little, by its range; measure: CALL."),
-        (Turn("ranges", "managed", tuple("abcde")), "a, b, c and 2 more may add as little, by their ranges."),
+        (Turn("ranges", "managed", ("a",), run="CALL"),
+         "a is not told apart from managed, though the estimates differ; measure: CALL."),
+        (Turn("ranges", "managed", tuple("abcde")),
+         "a, b, c and 2 more are not told apart from managed, though the estimates differ."),
         (Turn("small blocks", "managed", ("explicit",), 500.0, count=100),
          "what 100 turns of kernels and the CPU over a small block take is not in these results, and with up to 500 ms "
          "explicit is faster than managed."),

@@ -19,7 +19,7 @@ from firsttouch.advice.wording import with_buffers
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
-from firsttouch.harness.outcomes.derive import BASELINE
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
@@ -256,9 +256,8 @@ def _for_app(
     with_other_rounds = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
     size_word = size if isinstance(size, str) else size_option(size)
-    measure = (
-        "" if is_predicted(device.name) else f"firsttouch app {app.name} --size {size_word} --device {device.name}"
-    )
+    where = "" if is_predicted(device.name) else f" --device {device.name}"
+    measure = f"firsttouch app {app.name} --size {size_word}{where}"
     footprint = app.footprint(params)
     return ranked(
         workload,
@@ -346,7 +345,10 @@ def ranked(
     absent = [_put_on_scale(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     best, prediction = fastest_of(rows), predicted_for([device.name])
     turned = [] if runs else [_by_rounds(best, workload, others, prices, app, measure), _by_small_blocks(rows, device)]
-    turns = [*(turn for turn in turned if turn is not None), *turns_of(rows, measure, absent)]
+    turns = [
+        *(turn for turn in turned if turn is not None),
+        *turns_of(rows, measure, absent, elsewhere=bool(prediction)),
+    ]
     chosen_settings = settings(prices, STRATEGIES[best.strategy])
     chosen_settings.control = _control_setting(workload, terms, prices)
     return Advice(
@@ -425,8 +427,10 @@ def _strategy_rows(
     common = 0.0
     if measured_and_estimated:
         common = max(0.0, median(median_of(runs[name]) - _sum(terms[name])[0] for name in measured_and_estimated))
-    usual = min(measured_and_estimated or terms, key=lambda name: (name != BASELINE, _sum(terms[name])[0]), default="")
-    usual_ms = median_of(runs[usual]) if measured_and_estimated else _sum(terms[usual])[0] if usual else 0.0
+    times = {name: median_of(runs[name]) for name in measured_and_estimated} or {
+        name: _sum(row_terms)[0] for name, row_terms in terms.items()
+    }
+    best = min(times, key=lambda name: times[name], default="")
     rows = []
     for name in [*terms, *(name for name in runs if name not in terms)]:
         row_terms = terms.get(name, [])
@@ -438,8 +442,11 @@ def _strategy_rows(
             grounds = (measured_point(record),)
             row = StrategyRow(name, s.median, s.ci_low, s.ci_high, row_terms, True, estimated, grounds, further)
         else:
-            apart = difference(row_terms, terms[usual])
-            low, high = max(0.0, min(ms, usual_ms + apart.low)), max(ms, usual_ms + apart.high)
+            apart = difference(row_terms, terms[best])
+            least, most = times[best] + apart.low, times[best] + apart.high
+            if (record := runs.get(best)) is not None and record.summary is not None:
+                least, most = min(least, record.summary.ci_low), max(most, record.summary.ci_high)
+            low, high = max(0.0, min(ms, least)), max(ms, most)
             row = StrategyRow(name, ms, low, high, row_terms, further_ms=further)
         rows.append(row)
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
@@ -477,6 +484,9 @@ def _control_setting(workload: Program, terms: Mapping[str, list[Term]], prices:
     """That small blocks which both agents use in turns should be copied, if that is clearly faster: under the strategy
     that is then the fastest of those whose pages move.
     """
+    with suppress(Unmeasured, MissingValue):
+        if prices["copy", "h2d", common_allocator("host")].sizes[-1] <= 1:
+            return None  # a rate alone says nothing of small copies
     found: dict[str, list[Term]] = {}
     for name, rows in terms.items():
         with suppress(Unmeasured):

@@ -16,7 +16,7 @@ class StrategyRow:
     """One strategy.
 
     ms: what it adds to the work that all strategies have in common, once or in all iterations that were asked for; or,
-    if the application was measured, the whole time. low, high: where that lies, if the baseline's is as it is
+    if the application was measured, the whole time. low, high: where that lies, if that of the best is as it is
     (model/ranges.py); of a measured time, the bounds of its interval. estimated_ms: the estimate on the same scale, for
     a strategy that was measured; difference_ms: the measured time less the estimate. further_ms: what each further
     iteration on the same buffers adds; None if it is not estimated. same_as: a strategy of which all terms are the
@@ -92,7 +92,7 @@ class Turn:
     with another number of rounds of loops that data end, the first of `others` is faster; "estimates": `others` are
     only estimated, and not told apart from what was measured. strategy: the advised one. ms, other_ms: what it and the
     first of `others` add then. count: of turns or rounds; assumed: the rounds of the advice. run: the command that
-    measures what is not known, or ''.
+    measures what is not known, or ''; elsewhere: on a machine like the predicted one.
     """
 
     kind: Literal["no time", "ranges", "small blocks", "rounds", "estimates"]
@@ -103,6 +103,7 @@ class Turn:
     count: int = 0
     assumed: int = 0
     run: str = ""
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,9 @@ def _placement_setting(prices: Prices) -> Setting | None:
     grounds, best = _join_grounds(*tried.values()), min(times, key=lambda advice: times[advice])
     ratio = times[NONE] / times[best]
     if best == NONE or ratio < CLEAR_RATIO:
-        return Setting(f"give no advice: none makes passes over {name} data clearly faster", ratio, grounds)
+        return Setting(
+            f"pass no advice to the driver: none makes passes over {name} data clearly faster", ratio, grounds
+        )
     return Setting(
         f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, grounds
     )

@@ -141,16 +141,18 @@ def _crossing(best: StrategyRow, other: StrategyRow) -> int:
 # ------------------------------------------------------------------------------------------------ what would turn it
 
 
-def turns_of(rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent]) -> list[Turn]:
-    """What would turn the advice. measure: the command that measures the program, or ''."""
+def turns_of(
+    rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent], *, elsewhere: bool = False
+) -> list[Turn]:
+    """What would turn the advice. measure: the command that measures the program, or ''; elsewhere: not here."""
     best, turns = fastest_of(rows), list[Turn]()
     if unknown := [a for a in absent if a.perhaps_faster]:
         commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
         names = tuple(a.strategy for a in unknown)
-        turns.append(Turn("no time", best.strategy, names, run=commands[0] if commands else ""))
+        turns.append(Turn("no time", best.strategy, names, run=commands[0] if commands else "", elsewhere=elsewhere))
     unsure = [row for row in not_apart(rows, best) if not row.same_as and not _is_equal(row, best)]
     if ranges := [row.strategy for row in unsure if not best.measured]:
-        turns.append(Turn("ranges", best.strategy, tuple(ranges), run=measure))
+        turns.append(Turn("ranges", best.strategy, tuple(ranges), run=measure, elsewhere=elsewhere))
     estimated = [row.strategy for row in not_apart(rows, best) if best.measured and not row.measured]
     if estimated and measure:
         options = "".join(f" --strategy {name}" for name in estimated)

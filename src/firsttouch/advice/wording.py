@@ -14,6 +14,8 @@ from firsttouch.records.text import caption, count, join_names, quantity
 
 MOST = 3
 """The most sentences of an answer."""
+AGAIN = "inputs, kernels and results again, on the same buffers"
+"""What a further iteration is."""
 
 
 def with_buffers(program: str, size: int) -> str:
@@ -149,14 +151,14 @@ def _by_iteration(advice: Advice, best: StrategyRow) -> str:
     rows = [row for row in rows if row.further_ms is not None]
     further = join_names([f"{_ms(row.further_ms)} under {row.strategy}" for row in rows])
     if not advice.often.iterations:
-        return f"Each further iteration on the same buffers adds {further}."
+        return f"Each further iteration ({AGAIN}) adds {further}."
     any_measured = any(row.measured for row in advice.strategies)
     verbs = [_verb(row, any_measured) for row in rows]
     first = [
         f"{row.strategy} {f'{verb} ' if verb != before else ''}{_format_time(row)}"
         for row, verb, before in zip(rows, verbs, ["", *verbs], strict=False)
     ]
-    return f"The first: {', '.join(first)}; each further one on the same buffers adds {further}."
+    return f"The first: {', '.join(first)}; each further one ({AGAIN}) adds {further}."
 
 
 def _next(advice: Advice) -> str:
@@ -171,7 +173,8 @@ def _next(advice: Advice) -> str:
 
 def turn_text(turn: Turn) -> str:
     """What would turn an advice, as a sentence."""
-    return f"{_TURNS[turn.kind](turn)}{turn.run and f'; measure: {turn.run}'}."
+    where = " on such a machine" if turn.elsewhere else ""
+    return f"{_TURNS[turn.kind](turn)}{turn.run and f'; measure{where}: {turn.run}'}."
 
 
 def _no_time(turn: Turn) -> str:
@@ -180,8 +183,8 @@ def _no_time(turn: Turn) -> str:
 
 
 def _ranges(turn: Turn) -> str:
-    by = "its range" if len(turn.others) == 1 else "their ranges"
-    return f"{in_few_words(turn.others)} may add as little, by {by}"
+    are = "is" if len(turn.others) == 1 else "are"
+    return f"{in_few_words(turn.others)} {are} not told apart from {turn.strategy}, though the estimates differ"
 
 
 def _small_blocks(turn: Turn) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_error, print_stdout
+from firsttouch.cli.output import print_error, print_stdout, text_width
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -179,21 +180,17 @@ def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
     from firsttouch.advice.output import answer
     from firsttouch.cli.console import Console
-    from firsttouch.harness.outcomes.derive import BASELINE
     from firsttouch.records.text import caption
 
-    for statement in answer(advice):
-        print_stdout(str(statement))
-    print_stdout("")
     console = Console()
+    for statement in answer(advice):
+        print_stdout(textwrap.fill(str(statement), text_width(), break_long_words=False, break_on_hyphens=False))
+    print_stdout("")
     console.print(_table(advice, console.width))
     print_stdout(f"Times {advice.predicted and 'predicted '}on {advice.title}: {advice.scale}.")
-    if advice.level:
-        print_stdout(f"From and to: where a time lies in {advice.level} such cases, with that of {BASELINE} as it is.")
-    if advice.often is not None:
-        print_stdout(
-            "Further: what each further iteration adds: inputs, kernels and results again, on the same buffers."
-        )
+    if advice.level and console.width >= _RANGE:
+        best = advice.strategies[0].strategy
+        print_stdout(f"From and to: {advice.level} such times lie there, if that of {best} is as estimated.")
     for line in absent_lines(advice):
         print_stdout(line)
     print_stdout("")
@@ -225,7 +222,7 @@ def _table(advice: Advice, width: int) -> Table:
         table.add_column("", no_wrap=True)
         table.add_column("largest part", overflow="fold")
     for row in rows:
-        part, ms = next(iter(parts_of(row).items()), ("", 0.0))
+        part, part_ms = next(iter(parts_of(row).items()), ("", 0.0))
         kind = "measured" if row.measured else "predicted" if advice.predicted else "estimated"
         if row.estimated_ms is not None:
             kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
@@ -236,8 +233,8 @@ def _table(advice: Advice, width: int) -> Table:
             "to": None if is_reference else row.high,
             "further": row.further_ms,
         }
-        cells = ["" if values[head] is None else quantity(values[head] or 0.0, "ms") for head in heads]
-        about = [kind, f"{part}, {quantity(ms, 'ms')}" if ms else ""] if width >= _PART else []
+        cells = ["" if (ms := values[head]) is None else quantity(ms, "ms") if ms else "0" for head in heads]
+        about = [kind, f"{part}, {quantity(part_ms, 'ms')}" if part_ms else ""] if width >= _PART else []
         table.add_row(alike_names(row, advice.strategies), *cells, *about)
     return table
 

@@ -505,8 +505,8 @@ def not_judged(comparison: ResultsComparison) -> str:
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short, runs = short_names(comparison), comparison.runs
     sentences = [
-        f"{short[side]} is not judged by the limit, but for what differs threefold: "
-        f"{_runs_in_words((runs[comparison.base], runs[side]))} cannot tell."
+        f"The limit is not applied to {short[side]}, but for what differs threefold or more: "
+        f"{_runs_in_words((runs[comparison.base], runs[side]))} cannot tell less."
         for side in comparison.not_judged
         if side in comparison.few
     ]

@@ -1,9 +1,9 @@
 """The range of an estimated difference: how far measured differences of two strategies lay from their estimates.
 
-What both strategies have in common cancels. Of the rest, an estimate is off by a share of all that differs, and by a
-few ms however little that is: what a process, a machine and the model itself contribute. The shares are chosen so that
+What both strategies have in common cancels. An estimate is then off by a share of all that differs and of the lesser of
+the two times, and by a few ms: what a process, a machine and the model itself contribute. The shares are chosen so that
 the ranges hold as often as they say for applications of visits, programs and cards that had no part in them: conformal
-prediction, whose residuals are relative to what differs (docs/model.md has the rates, by size). The prices' own
+prediction, whose residuals are relative to these times (docs/model.md has the rates, by size). The prices' own
 intervals, and the ranges of a platform's values, count where they are wider.
 """
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from firsttouch.model.costs import PlatformValue
 from firsttouch.model.terms import Term
 
-LEAST_MS = 15.0
-"""For a range, what differs counts as so many ms more than it is, but no more than double."""
+LEAST_MS = 20.0
+"""For a range, times count as so many ms more than they are, but no more than double."""
 ORDER, ORDER_MS = 0.15, 3.0
 """The order of two strategies is told if they differ by more than this share of what differs, which counts as so many
 ms more: 19 of 20 pairs of applications' strategies that are told apart by it have that order.
@@ -26,8 +26,8 @@ ms more: 19 of 20 pairs of applications' strategies that are told apart by it ha
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How right estimates by one kind of prices are. share: of what differs. level: how often a range holds, in words.
-    rate: the same as a part of one.
+    """How right estimates by one kind of prices are. share: of what differs and of the lesser time. level: how often a
+    range holds, in words. rate: the same as a part of one.
     """
 
     share: float
@@ -35,9 +35,9 @@ class Accuracy:
     rate: float
 
 
-OF_RUNS = Accuracy(0.20, "8 of 10", 0.8)
+OF_RUNS = Accuracy(0.15, "8 of 10", 0.8)
 """Prices of a run, for applications of other visits."""
-OF_PLATFORMS = Accuracy(0.23, "9 of 10", 0.9)
+OF_PLATFORMS = Accuracy(0.20, "9 of 10", 0.9)
 """Prices of a platform file."""
 
 
@@ -64,16 +64,24 @@ def difference(terms: Sequence[Term], others: Sequence[Term], *, share: float | 
     more, less = _without_common(terms, others)
     ms = sum(t.ms for t in more) - sum(t.ms for t in less)
     differing = sum(t.ms for t in (*more, *less))
+    if not differing:
+        return EstimatedDifference(0.0, 0.0, 0.0, False)
     share = accuracy_of((*more, *less)).share if share is None else share
-    off = share * (differing + min(LEAST_MS, differing))
+    off = share * _scale(differing, terms, others)
     low, high = _price_bounds(more, less)
     is_told = abs(ms) > ORDER * (differing + min(ORDER_MS, differing)) and (low > 0 or high < 0)
     return EstimatedDifference(ms, min(low, ms - off), max(high, ms + off), is_told)
 
 
-def differing_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:
-    """The ms of all in which the two differ."""
-    return sum(term.ms for side in _without_common(terms, others) for term in side)
+def scale_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:
+    """The ms of which a range reaches as far as a share; 0 if nothing differs."""
+    differing = sum(term.ms for side in _without_common(terms, others) for term in side)
+    return _scale(differing, terms, others) if differing else 0.0
+
+
+def _scale(differing: float, terms: Sequence[Term], others: Sequence[Term]) -> float:
+    whole = differing + min(sum(t.ms for t in terms), sum(t.ms for t in others))
+    return whole + min(LEAST_MS, whole)
 
 
 def _without_common(terms: Sequence[Term], others: Sequence[Term]) -> tuple[list[Term], list[Term]]:
