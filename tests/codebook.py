@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from firsttouch.apps import all_apps
@@ -9,7 +11,8 @@ from firsttouch.apps.port_programs import port_programs
 from firsttouch.experiments import all_experiments
 from firsttouch.harness.experiment import Applications
 from firsttouch.harness.placements import former_factors
-from firsttouch.records.codebook import FILE
+
+FILE = Path(__file__).parents[1] / "src/firsttouch/records/codebook.json"
 
 
 def generated() -> bytes:

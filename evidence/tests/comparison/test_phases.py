@@ -93,7 +93,7 @@ def test_a_phase_that_is_a_small_part_of_the_run_is_in_no_sentence(tmp_path: Pat
 
 
 def test_one_run_a_side_cannot_tell_phases_either(tmp_path: Path) -> None:
-    comparison = compare_results(sides(tmp_path, 10, "free", number=1))
+    comparison = compare_results(sides(tmp_path, 2, "free", number=1))
     assert comparison.phases is not None
     counts = {g.experiment.partition(": ")[2]: set(g.counts) for g in comparison.phases.groups if g.points > 2}
     assert counts["free"] == {CANNOT_TELL}

@@ -64,20 +64,24 @@ def test_numbers_are_times_of_runs_and_the_picture_shows_the_same(name, heads):
 @pytest.mark.parametrize("name", ["h200-fdtd3d", "h200-black-scholes"])
 def test_advice_for_one_application_names_what_is_not_clearly_slower_than_the_fastest(name):
     found, records = read(name)
-    (sentence,) = found.screen.advice
+    (advised,) = found.screen.advice
     best = min(records.values(), key=lambda r: r.summary.median)
     good = {r.factors["strategy"] for r in records.values() if r.summary.ci_low <= best.summary.ci_high}
-    taken, _, _ = sentence.text.removeprefix("Take ").partition(" for ")
-    assert set(taken.split(" or ")) == good
+    conditions = advised.finding.conditions
+    assert set(conditions.get("equals", [conditions["best"]])) == good
     explicit = next(r for r in records.values() if r.factors["strategy"] == "explicit")
-    assert times(sentence.text) == [pytest.approx(r.summary.median, rel=0.06) for r in (best, explicit)]
+    taken = next(r for r in records.values() if r.factors["strategy"] == conditions["best"])
+    values = [advised.finding.value, advised.finding.details["other"]]
+    assert [value.value for value in values] == [r.summary.median for r in (taken, explicit)]
 
 
 def test_advice_of_searches_says_what_they_found():
     found, records = read("h200-gpu-share")
-    (sentence,) = found.screen.advice
-    assert sentence.text.startswith("Leave the work of bfs_concurrent and kmeans_concurrent to the GPU")
+    (advised,) = found.screen.advice
+    assert advised.finding.claim.id == "advice.shares"
+    assert advised.finding.conditions["app"] == ("bfs_concurrent", "kmeans_concurrent")
     assert all(r.counters["best_share"] == 1 for r in records.values())
     found, _ = read("h200-placements")
     gains = [f for part in found.answers for f in part.answer.findings if f.claim is GAIN]
-    assert f"made {len(gains)} of 8 measured cases faster" in found.screen.advice[-1].text
+    conditions = found.screen.advice[-1].finding.conditions
+    assert (conditions["faster"], conditions["of"]) == (len(gains), 8)
