@@ -167,3 +167,18 @@ def test_the_picture_of_applications_says_how_the_best_did():
     screen = conclusions(load_results(stored_run("h200-apps-1"))).screen
     best = min(screen.numbers, key=lambda number: number.finding.value.value)
     assert screen.message == f"{best.head} takes {best.text}."
+
+
+@pytest.mark.parametrize(("share", "trusted"), [(0.9, False), (0.4, True)])
+def test_a_disturbed_run_says_so_first_and_shows_the_spread_of_its_numbers(share, trusted, capsys):
+    results = load_results(stored_run("h200-quick"))
+    timed = [r for r in results.records if r.status == "ok" and r.better != "neither"]
+    for n, record in enumerate(timed):
+        record.others_share = 0.5 if n < share * len(timed) else 0.0
+    found = conclusions(results)
+    first_findings.show_first_screen(found)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("This run was disturbed: " in shown) != trusted
+    assert ("`firsttouch run --wait`" in found.screen.disturbed) != trusted
+    wide = [n for n in found.screen.numbers if n.finding.value.low and n.finding.value.high > 1.3 * n.finding.value.low]
+    assert all(("(" in number.value) != trusted for number in wide)

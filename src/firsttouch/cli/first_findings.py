@@ -46,7 +46,7 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
     listed = "The report lists what is not modelled."
     predicted = [f"{screen.predicted} {listed}"] if screen.predicted else []
-    texts_below_title = (*screen.absent, *predicted, *_first_of(screen.lacking))
+    texts_below_title = (*filter(None, [screen.disturbed]), *screen.absent, *predicted, *_first_of(screen.lacking))
     lines = [screen.title, *(line for text in texts_below_title for line in _wrap_text(text)), ""]
     for heading, texts in screen.advice_by_ground:
         lines += [*_wrap_text(f"{heading}: {' '.join(texts)}"), ""]

@@ -46,6 +46,16 @@ def disturbed(records: Sequence[Record]) -> str:
     )
 
 
+def mostly_disturbed(records: Sequence[Record]) -> str:
+    """A sentence on a run of which most points were disturbed, so that its numbers are not to be trusted; else ''."""
+    if (disturbed_percent(records) or 0) <= 50:
+        return ""
+    return (
+        f"This run was disturbed: {disturbed(records)}. Its numbers are not to be trusted; `firsttouch run --wait` "
+        "measures when the machine is idle."
+    )
+
+
 def throttled(records: Sequence[Record]) -> str:
     """How many points were measured while their device was throttled, in words; '' if there are none."""
     hot = sum(record.status == "ok" and bool(record.throttled) for record in records)

@@ -20,7 +20,7 @@ from firsttouch.harness.outcomes.app_findings import numbers as of_runs
 from firsttouch.harness.outcomes.derive import derive
 from firsttouch.harness.outcomes.placements import without_candidates
 from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
-from firsttouch.machine.conditions import first_touch_note, measuring_conditions
+from firsttouch.machine.conditions import first_touch_note, measuring_conditions, mostly_disturbed
 from firsttouch.machine.partitions import SAME_GPU
 from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.codebook import codebook_of
@@ -83,6 +83,8 @@ class FirstScreen:
     conditions: Sequence[str] = ()
     measured_on: str = ""
     """A sentence on points that were measured on one GPU for equal ones; '' if there are none."""
+    disturbed: str = ""
+    """A sentence on a run of which most points were disturbed; '' otherwise."""
     absent: Sequence[str] = ()
     """Sentences on devices that could not be measured, where others of their kind were."""
     gpus: Sequence[GpuTable] = ()
@@ -153,6 +155,8 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
     if first_touch_note(machine):
         numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
     terms = [term for record in results.records for term in record.terms]
+    if mostly_disturbed(results.records):
+        numbers = [_with_spread(number) for number in numbers]
     return FirstScreen(
         hardware(machine),
         _in_part(numbers, results.records),
@@ -163,6 +167,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
         f"{caption(held)}." if (held := measured_on(results.records)) else "",
+        mostly_disturbed(results.records),
         absent(machine),
         tables,
         prediction(machine),
@@ -201,6 +206,11 @@ def _derived(
         return []
     left_out += [spared.sentence] if spared.broken else []
     return spared.value
+
+
+def _with_spread(number: KeyNumber) -> KeyNumber:
+    value = number.finding.value
+    return replace(number, value=quantity_text(value, interval=True)) if isinstance(value, Quantity) else number
 
 
 def _key_number(finding: Finding, *, is_name: bool = False) -> KeyNumber:
