@@ -21,7 +21,7 @@ from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Factors, Point
 from firsttouch.records.text import join_names
-from records import Directory, table
+from records import Directory, known_platform, table
 
 COPIED = ("copied_h2d_bytes", "copied_d2h_bytes")
 WITH_LIBRARIES = ("gemm", "fft_conv_r2c", "fft_conv_c2c", "fft_conv_fused")
@@ -100,7 +100,7 @@ def _parts(off: Sequence[float], nearly: float) -> list[str]:
 
 def differences(directories: Sequence[Directory]) -> str:
     """The error of differences between strategies on each card's platform, beside that of other measurements."""
-    return _judgements({f"{card}-pcie": judged_by_results(load_platform(f"{card}-pcie"), _runs(own))
+    return _judgements({f"{card}-pcie": judged_by_results(known_platform(f"{card}-pcie"), _runs(own))
                         for card, own in _by_card(directories).items()})  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _judgements(judged: Mapping[str, MeasuredJudgement]) -> str:
 
 def experiments(directories: Sequence[Directory]) -> str:
     """How far predicted points of experiments are from those that were measured on machines of the kind."""
-    platform = load_platform("h200-pcie")
+    platform = known_platform("h200-pcie")
     names = {"cuda:0": platform.device.name, "cpu": platform.host.name}
     off: dict[str, list[float]] = {}
     for record in (record for directory in directories for record in directory.records):

@@ -7,17 +7,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, median
 
 from firsttouch.base.units import format_size
-from firsttouch.comparison.validation.judged import Case, Estimator, cases, estimator_of
+from firsttouch.comparison.validation.judged import Case, Estimator, cases, estimator_of, platform_estimator
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.platform import load_platform
-from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.ranges import OF_PLATFORMS, OF_RUNS, Accuracy, EstimatedDifference, difference, scale_ms
 from firsttouch.records.reading import Results
 from firsttouch.records.text import percent
-from records import Directory, table
+from records import Directory, known_platform, table
 
 QUANTILES: Mapping[Accuracy, float] = {OF_RUNS: 0.805, OF_PLATFORMS: 0.92}
 """The part of known differences that the share holds: more than the level, for those that are not known."""
@@ -37,11 +36,11 @@ class JudgedRange:
     estimate: EstimatedDifference
     prices: EstimatedDifference
 
-    @property
+    @cached_property
     def measured(self) -> float:
         return self.case.measured[self.strategy].median - self.case.measured[self.other].median
 
-    @property
+    @cached_property
     def needed(self) -> float:
         """The share with which the range just holds what was measured; 0 if the prices' intervals do."""
         if self.prices.low <= self.measured <= self.prices.high:
@@ -84,8 +83,7 @@ def judged_ranges(directories: Sequence[Directory]) -> Mapping[Accuracy, list[Ju
         ):
             applications = [d for d in runs if d not in micro]
             of_runs += _judged(card, estimator_of(_together(prices)), applications)
-            platform = PlatformPrices(load_platform(f"{card}-pcie"))
-            of_platforms += _judged(card, Estimator(platform, "cuda:0"), applications)
+            of_platforms += _judged(card, platform_estimator(known_platform(f"{card}-pcie"), "cuda:0"), applications)
     return {OF_RUNS: of_runs, OF_PLATFORMS: of_platforms}
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from firsttouch.base.units import parse_size
+from firsttouch.model.platform import Platform, load_platform
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statistics import value
@@ -42,6 +43,12 @@ def matching(pattern: str) -> list[Path]:
 @cache
 def load(path: Path) -> Directory:
     return Directory(path, load_results(path))
+
+
+@cache
+def known_platform(name: str) -> Platform:
+    """A platform of the program, read once."""
+    return load_platform(name)
 
 
 def terms(text: str) -> Terms:

@@ -17,6 +17,8 @@ from firsttouch.apps import all_apps
 from firsttouch.base.units import format_size
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.platform import Platform
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.prices import Prices
 from firsttouch.model.ranges import difference
 from firsttouch.model.terms import Term
@@ -128,6 +130,12 @@ class Estimator:
 def estimator_of(micro: Results) -> Estimator:
     """An estimator with the prices of a run. Raises UsageError as choose_device."""
     return Estimator(MeasuredPrices(micro.machine, micro.records, choose_device([micro], None)))
+
+
+@cache
+def platform_estimator(platform: Platform, device: str) -> Estimator:
+    """An estimator with the prices of a platform. device: its name in the records."""
+    return Estimator(PlatformPrices(platform), device)
 
 
 def cases(estimator: Estimator, applications: Results) -> list[Case]:

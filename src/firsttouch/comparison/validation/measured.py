@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean, median
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
-from firsttouch.comparison.validation.judged import Case, Estimator, Judgement, cases, exceptions, in_order
+from firsttouch.comparison.validation.judged import (
+    Case,
+    Judgement,
+    cases,
+    exceptions,
+    in_order,
+    platform_estimator,
+)
 from firsttouch.comparison.validation.results import MeasuredJudgement, ValidatedStrategy
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.model.platform import Platform, platform_names, platform_of
-from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.records.text import join_names
@@ -55,12 +60,12 @@ def _devices(results: Results) -> list[DeviceInfo]:
 
 def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
     """A platform, judged by applications in runs, which are given by name. Raises UsageError if there are none."""
-    prices = PlatformPrices(platform)
-    estimator = cache(partial(Estimator, prices))
     used, all_cases, visits = [], list[Case](), dict[str, list[Case]]()
     for name, results in runs.items():
         for device in _devices(results):
-            if device.title == platform.device.title and (device_cases := cases(estimator(device.name), results)):
+            if device.title == platform.device.title and (
+                device_cases := cases(platform_estimator(platform, device.name), results)
+            ):
                 used.append(name)
                 all_cases += device_cases
                 visits[name] = device_cases
