@@ -1,60 +1,93 @@
-"""How often the ranges of estimates hold: as they are, and with the share of what differs found without a visit, a card
-or a program, and tried on it.
-"""
+"""How often ranges hold: as they are, and with a share that was found without a visit, a card or a program."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, median
+from tempfile import TemporaryDirectory
 
 from firsttouch.base.units import format_size
 from firsttouch.comparison.validation.judged import Case, Estimator, cases, estimator_of, platform_estimator
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.ranges import OF_PLATFORMS, OF_RUNS, Accuracy, EstimatedDifference, difference, scale_ms
+from firsttouch.model.fit import file_text, fitted_platform
+from firsttouch.model.platform import Platform, load_platform
+from firsttouch.model.ranges import (
+    LEAST_MS,
+    OF_ANOTHER_RUN,
+    OF_PLATFORMS,
+    OF_RUNS,
+    OF_TRACES,
+    Accuracy,
+    difference,
+    range_of_traced,
+    scale_ms,
+)
 from firsttouch.records.reading import Results
+from firsttouch.records.schema import Record
 from firsttouch.records.text import percent
+from ported import versions
 from records import Directory, known_platform, table
 
-QUANTILES: Mapping[Accuracy, float] = {OF_RUNS: 0.805, OF_PLATFORMS: 0.92}
+QUANTILES: Mapping[Accuracy, float] = {OF_RUNS: 0.83, OF_PLATFORMS: 0.92, OF_TRACES: 0.82}
 """The part of known differences that the share holds: more than the level, for those that are not known."""
+FEW = 20
+"""Fewer points of one size have no rate."""
 
 
 @dataclass(frozen=True)
 class JudgedRange:
-    """A difference of a strategy to another that was estimated and measured, in ms. prices: its range by the intervals
-    of the prices alone.
+    """A range, and what was measured, in ms. needed: the share with which it just holds that; 0 if it does without.
+    whole: the time that its width is compared with.
     """
 
     card: str
     visit: str
+    program: str
+    size: object
+    measured: float
+    low: float
+    high: float
+    needed: float
+    whole: float
+
+    @property
+    def holds(self) -> bool:
+        return self.low <= self.measured <= self.high
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2 / self.whole
+
+
+Rows = list[JudgedRange]
+
+
+@dataclass(frozen=True)
+class _Of:
+    """A strategy's difference to another one in a case."""
+
     case: Case
     strategy: str
     other: str
-    estimate: EstimatedDifference
-    prices: EstimatedDifference
 
     @cached_property
     def measured(self) -> float:
         return self.case.measured[self.strategy].median - self.case.measured[self.other].median
 
-    @cached_property
-    def needed(self) -> float:
-        """The share with which the range just holds what was measured; 0 if the prices' intervals do."""
-        if self.prices.low <= self.measured <= self.prices.high:
-            return 0.0
-        terms = self.case.terms
-        return abs(self.measured - self.estimate.ms) / scale_ms(terms[self.strategy], terms[self.other])
-
-    @property
-    def holds(self) -> bool:
-        return self.estimate.low <= self.measured <= self.estimate.high
-
-    @property
-    def half_width(self) -> float:
-        return (self.estimate.high - self.estimate.low) / 2 / self.case.measured[self.strategy].median
+    def judged(self, card: str, visit: str) -> JudgedRange:
+        terms = self.case.terms[self.strategy], self.case.terms[self.other]
+        apart, prices = difference(*terms), difference(*terms, share=0.0)
+        off = 0.0 if prices.low <= self.measured <= prices.high else abs(self.measured - apart.ms) / scale_ms(*terms)
+        whole = self.case.measured[self.strategy].median
+        return JudgedRange(
+            card, visit, self.case.application, self.case.size, self.measured, apart.low, apart.high, off, whole
+        )
 
 
 def _judged(card: str, estimator: Estimator, directories: Sequence[Directory]) -> Iterator[JudgedRange]:
@@ -64,27 +97,67 @@ def _judged(card: str, estimator: Estimator, directories: Sequence[Directory]) -
             least = min(case.estimated, key=lambda name: case.estimated[name], default=BASELINE)
             for other in dict.fromkeys((least, BASELINE)):
                 for name in case.estimated if other in case.estimated else ():
-                    terms = case.terms[name], case.terms[other]
                     if name != other and case.estimated[name] != case.estimated[other]:
-                        apart, prices = difference(*terms), difference(*terms, share=0.0)
-                        yield JudgedRange(card, directory.name, case, name, other, apart, prices)
+                        yield _Of(case, name, other).judged(card, directory.name)
 
 
-def judged_ranges(directories: Sequence[Directory]) -> Mapping[Accuracy, list[JudgedRange]]:
-    """The differences of all applications, by prices of runs and by those of the cards' platforms."""
-    of_runs, of_platforms = list[JudgedRange](), list[JudgedRange]()
-    for card in ("h200", "h100"):
-        own = [d for d in directories if d.path.name.startswith(card)]
-        visits = [d for d in own if "-visit-" in d.path.name]
+@dataclass(frozen=True)
+class _Card:
+    """The directories of one kind of card: micro-measurements and applications, of most visits, and of those of which
+    both are from one machine.
+    """
+
+    name: str
+    directories: Sequence[Directory]
+
+    def of(self, *, visits: bool) -> tuple[list[Directory], list[Directory]]:
+        """Those with micro-measurements, and those with applications."""
+        of_card = [d for d in self.directories if d.path.name.startswith(self.name)]
+        own = [d for d in of_card if visits == ("-visit-" in d.path.name)]
         micro = [d for d in own if not any(r.experiment == "app" for r in d.records)]
-        for prices, runs in (
-            ([d for d in micro if d not in visits], [d for d in own if d not in visits]),
-            ([d for d in micro if d in visits], visits),
-        ):
-            applications = [d for d in runs if d not in micro]
-            of_runs += _judged(card, estimator_of(_together(prices)), applications)
-            of_platforms += _judged(card, platform_estimator(known_platform(f"{card}-pcie"), "cuda:0"), applications)
-    return {OF_RUNS: of_runs, OF_PLATFORMS: of_platforms}
+        return micro, [d for d in own if d not in micro]
+
+
+CARDS = ("h200", "h100")
+
+
+def of_runs(directories: Sequence[Directory]) -> Rows:
+    """Differences of applications' strategies by the prices of a run."""
+    rows = Rows()
+    for card in (_Card(name, directories) for name in CARDS):
+        for visits in (False, True):
+            micro, applications = card.of(visits=visits)
+            rows += _judged(card.name, estimator_of(_together(micro)), applications)
+    return rows
+
+
+def of_platforms(directories: Sequence[Directory]) -> Rows:
+    """The same by the cards' platforms."""
+    rows = Rows()
+    for card in (_Card(name, directories) for name in CARDS):
+        estimator = platform_estimator(known_platform(f"{card.name}-pcie"), "cuda:0")
+        for visits in (False, True):
+            rows += _judged(card.name, estimator, card.of(visits=visits)[1])
+    return rows
+
+
+def of_fits(directories: Sequence[Directory]) -> Rows:
+    """The same by files that are fitted to one run."""
+    rows = Rows()
+    for card in (_Card(name, directories) for name in CARDS):
+        for visits in (False, True):
+            micro, applications = card.of(visits=visits)
+            estimator = platform_estimator(_fitted(micro, card.name), "cuda:0")
+            rows += _judged(card.name, estimator, applications)
+    return rows
+
+
+def _fitted(micro: Sequence[Directory], card: str) -> Platform:
+    device = next(d for d in micro[0].results.machine.devices if d.name == "cuda:0")
+    content = fitted_platform({d.name: d.results for d in micro}, device, "a machine", f"{card}-pcie")
+    with TemporaryDirectory() as folder:
+        (path := Path(folder) / "fitted.json").write_text(file_text(content), encoding="utf-8")
+        return load_platform(str(path))
 
 
 def _together(directories: Sequence[Directory]) -> Results:
@@ -92,10 +165,47 @@ def _together(directories: Sequence[Directory]) -> Results:
     return replace(first, records=[*first.records, *(r for other in others for r in other.records)])
 
 
+def of_traces(directories: Sequence[Directory]) -> Rows:
+    """What memory adds to the compute part of the versions of traced programs that others wrote."""
+    rows = Rows()
+    for directory in (d for d in directories if d.path.parents[1].name.startswith("h100-port")):
+        visit = directory.path.parents[1]
+        for version in versions(json.loads((visit / "ported.json").read_text())):
+            added = version.added
+            low, high = range_of_traced(added.ms, added.low, added.high)
+            held = added.low <= version.measured <= added.high
+            off = 0.0 if held else abs(version.measured - added.ms) / (added.ms + min(LEAST_MS, added.ms))
+            whole = version.compute.ms
+            rows.append(JudgedRange("h100", visit.name, version.program, None, version.measured, low, high, off, whole))
+    return rows
+
+
+def of_another_run(directories: Sequence[Directory]) -> Rows:
+    """An application's time beside the next measurement of the same point."""
+    found: dict[Hashable, list[tuple[str, str, Record]]] = {}
+    for directory in directories:
+        card = directory.path.name.partition("-")[0]
+        for record in directory.records:
+            if record.experiment == "app" and record.status == "ok" and record.summary is not None:
+                key = (card, record.device, *sorted((n, str(v)) for n, v in record.factors.items()))
+                found.setdefault(key, []).append((card, directory.name, record))
+    rows = Rows()
+    for same in found.values():
+        for (card, visit, record), (_, _, following) in pairwise(same):
+            assert record.summary is not None
+            assert following.summary is not None
+            ms, after = record.summary.median, following.summary.median
+            scale = ms + min(LEAST_MS, ms)
+            off = OF_ANOTHER_RUN.share * scale
+            program, size = str(record.factors["app"]), record.factors["size"]
+            rows.append(JudgedRange(card, visit, program, size, after, ms - off, ms + off, abs(after - ms) / scale, ms))
+    return rows
+
+
 LEFT_OUT: Mapping[str, Callable[[JudgedRange], Hashable]] = {
     "a visit": lambda judged: judged.visit,
     "a card": lambda judged: judged.card,
-    "a program": lambda judged: judged.case.application,
+    "a program": lambda judged: judged.program,
 }
 
 
@@ -105,28 +215,53 @@ def share_of(rows: Sequence[JudgedRange], quantile: float) -> float:
     return needed[min(len(needed) - 1, math.ceil(quantile * len(needed)) - 1)]
 
 
-def held_without(rows: Sequence[JudgedRange], key: Callable[[JudgedRange], Hashable], quantile: float) -> list[bool]:
-    """For each row whether the range holds, with the share found without the rows of its key."""
-    shares = {value: share_of([r for r in rows if key(r) != value], quantile) for value in set(map(key, rows))}
+def held_without(
+    rows: Sequence[JudgedRange], key: Callable[[JudgedRange], Hashable], quantile: float
+) -> list[bool] | None:
+    """For each row whether the range holds, with the share found without the rows of its key. None of a single key."""
+    keys = set(map(key, rows))
+    if len(keys) < 2:
+        return None
+    shares = {value: share_of([r for r in rows if key(r) != value], quantile) for value in keys}
     return [row.needed <= shares[key(row)] for row in rows]
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Ranges that are printed. judged: those of which what was measured is known."""
+
+    name: str
+    accuracy: Accuracy
+    judged: Callable[[Sequence[Directory]], Rows]
+
+
+OUTPUTS = (
+    _Output("`advise DIR`", OF_RUNS, of_runs),
+    _Output("`--device model:`", OF_PLATFORMS, of_platforms),
+    _Output("`fit`, `--device model:FILE`", OF_PLATFORMS, of_fits),
+    _Output("`advise --profile`", OF_TRACES, of_traces),
+    _Output("`app`, another run", OF_ANOTHER_RUN, of_another_run),
+)
 
 
 def ranges(directories: Sequence[Directory]) -> str:
     """The rates by output and size."""
     lines = []
-    for accuracy, rows in judged_ranges(directories).items():
-        name = f"`advise DIR`, {accuracy.level}" if accuracy is OF_RUNS else f"`--device model:`, {accuracy.level}"
-        held = {word: held_without(rows, key, QUANTILES[accuracy]) for word, key in LEFT_OUT.items()}
-        sizes = sorted({row.case.size for row in rows if isinstance(row.case.size, int)})
+    for output in OUTPUTS:
+        rows, quantile = output.judged(directories), QUANTILES.get(output.accuracy, output.accuracy.rate)
+        held = [held_without(rows, key, quantile) for key in LEFT_OUT.values()]
+        sizes = sorted({row.size for row in rows if isinstance(row.size, int)})
         for size in (*sizes, None):
-            at = [i for i, row in enumerate(rows) if size in (None, row.case.size)]
+            at = [i for i, row in enumerate(rows) if size in (None, row.size)]
+            if size is not None and len(at) < FEW:
+                continue
             lines.append(
                 [
-                    name,
+                    f"{output.name}, {output.accuracy.level}",
                     "all" if size is None else format_size(size),
                     str(len(at)),
                     percent(fmean(rows[i].holds for i in at)),
-                    *(percent(fmean(held[word][i] for i in at)) for word in LEFT_OUT),
+                    *("" if each is None else percent(fmean(each[i] for i in at)) for each in held),
                     percent(median(rows[i].half_width for i in at)),
                 ]
             )

@@ -11,6 +11,7 @@ from firsttouch.model.costs import Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.prices import Prices
+from firsttouch.model.ranges import range_of_traced
 from firsttouch.model.terms import Term
 from firsttouch.program.narrowed import is_assumed, widest, with_share
 from firsttouch.program.program import Program
@@ -24,8 +25,9 @@ NOT_PRICED = (Unmeasured, MissingValue, Impossible, NotEstimated)
 
 
 def sums(terms: Sequence[Term]) -> tuple[float, float, float]:
-    """ms of terms, with bounds."""
-    return sum(t.ms for t in terms), sum(t.low for t in terms), sum(t.high for t in terms)
+    """ms of terms, with the range in which they lie as often as it says (model/ranges.py)."""
+    ms = sum(t.ms for t in terms)
+    return ms, *range_of_traced(ms, sum(t.low for t in terms), sum(t.high for t in terms))
 
 
 class ByUse:

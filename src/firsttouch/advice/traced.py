@@ -25,6 +25,7 @@ from firsttouch.model.kernels import kernel_bytes, scaled_time
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.prices import Direction, Prices
+from firsttouch.model.ranges import OF_TRACES
 from firsttouch.model.terms import Term
 from firsttouch.program.layout import used_blocks
 from firsttouch.program.program import Program
@@ -63,6 +64,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     bounds = bounds_by_use(times, [row.strategy for row in advice.strategies])
     advice.strategies = [replace(r, low=b.low, high=b.high) for r, b in zip(advice.strategies, bounds, strict=True)]
     advice.turns = [turn for turn in advice.turns if turn.kind != "ranges"]  # bounds by use are wider
+    advice.level = OF_TRACES.level
     verdict, best = verdict_of(advice.strategies, advice.size, advice.turns), fastest_of(advice.strategies)
     equals = [name for name in verdict.strategies if name != best.strategy]
     advice.verdict = replace(verdict, strategies=(best.strategy, *equals))  # it exists: simplicity matters less

@@ -1,5 +1,5 @@
-"""What `firsttouch advise --profile` prints: at most 25 lines, the answer first. Each number has its word: exact
-(recorded) or assumed, as the line or the row says.
+"""What `firsttouch advise --profile` prints: at most 25 lines, the answer first. Each line has its word: exact (recorded)
+or assumed; each row, whether what kernels use is known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     traced, width = advice.traced, text_width(stream or sys.stdout)
     assert traced is not None
     first = _wrapped([_shortened_line(str(statement)) for statement in sentences_of_traced(advice, traced)], width, 2)
-    changes = _wrapped([*_change_lines(advice)], width, _HEAD + _WORD)
+    level = f"From and to: {advice.level} such times lie there."
+    changes = [level, *_wrapped([*_change_lines(advice)], width, _HEAD + _WORD)]
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)
     for most in (MOST_LINES, 3, 2, 1):
@@ -80,7 +81,7 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     names = max(len(row.strategy) for row in rows)
     yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      of which", width)
     for row in rows:
-        word = "assumed" if is_assumed_row(traced, row.strategy) else "exact"
+        word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
         text = f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  "
         yield _cut_to_width(text + _first_with_room(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -100,10 +101,16 @@ def non_decreasing(times: Sequence[Time]) -> tuple[Time, ...]:
     return tuple(Time(row.value, low, high) for row, low, high in zip(rows, lows, highs, strict=True))
 
 
+DOUBLING = 1.1
+"""By how much a range grows for each doubling beyond the largest size that was measured. Of an H200's and an H100's prices
+from 1 MiB on, cut off at each size, nine of ten grow by less.
+"""
+
+
 @dataclass(frozen=True)
 class Price:
-    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion. More bytes never
-    take less time: where measured times fall, as noise lets them, their mean stands for both.
+    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion, with a range that
+    widens. More bytes never take less time: where measured times fall, as noise lets them, their mean stands for both.
     """
 
     sizes: tuple[float, ...]
@@ -117,12 +124,25 @@ class Price:
         if nbytes <= 0:
             return Time()
         if nbytes >= self.sizes[-1]:
-            return self.times[-1].times(nbytes / self.sizes[-1])
+            return self._above(nbytes)
         if nbytes <= self.sizes[0]:
-            return self.times[0]
+            first = self.times[0]
+            return replace(first, low=first.low * nbytes / self.sizes[0])
         i = bisect_left(self.sizes, nbytes)
         part = (nbytes - self.sizes[i - 1]) / (self.sizes[i] - self.sizes[i - 1])
         return self.times[i - 1].times(1 - part) + self.times[i].times(part)
+
+    def _above(self, nbytes: float) -> Time:
+        """In proportion to the largest known size. Beyond it the range holds what the line through the two largest
+        would say, and grows by DOUBLING; but for a price that is a rate.
+        """
+        last, factor = self.times[-1], nbytes / self.sizes[-1]
+        time = last.times(factor)
+        if len(self.sizes) < 2 or self.sizes[-1] <= 1 or factor <= 1:
+            return time
+        slope = (last.low - self.times[-2].low) / (self.sizes[-1] - self.sizes[-2])
+        line = last.low + max(0.0, slope) * (nbytes - self.sizes[-1])
+        return replace(time, low=min(time.low, line), high=time.high * DOUBLING ** math.log2(factor))
 
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""

@@ -39,6 +39,10 @@ OF_RUNS = Accuracy(0.15, "8 of 10", 0.8)
 """Prices of a run, for applications of other visits."""
 OF_PLATFORMS = Accuracy(0.20, "9 of 10", 0.9)
 """Prices of a platform file."""
+OF_ANOTHER_RUN = Accuracy(0.15, "8 of 10", 0.8)
+"""Times of an application in another run on a machine of the kind: a share of the time and of 20 ms."""
+OF_TRACES = Accuracy(0.55, "8 of 10", 0.8)
+"""Of what memory adds to a traced program: of all of it, which has no other strategy's terms to cancel with."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,12 @@ def difference(terms: Sequence[Term], others: Sequence[Term], *, share: float | 
     low, high = _price_bounds(more, less)
     is_told = abs(ms) > ORDER * (differing + min(ORDER_MS, differing)) and (low > 0 or high < 0)
     return EstimatedDifference(ms, min(low, ms - off), max(high, ms + off), is_told)
+
+
+def range_of_traced(ms: float, low: float, high: float) -> tuple[float, float]:
+    """The range of what memory adds to a traced program. low, high: by the prices and by what kernels may use."""
+    off = OF_TRACES.share * (ms + min(LEAST_MS, ms))
+    return min(low, max(0.0, ms - off)), max(high, ms + off)
 
 
 def scale_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:

@@ -99,11 +99,11 @@ def _strategy_table(advice: Advice) -> AdviceTable:
         )
         cells = [row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
         cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
-        rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "exact"])
-    heads = ["", "time", "from", "to", "least use", "whole blocks", "use"]
+        rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "known"])
+    heads = ["", "time", "from", "to", "least use", "whole blocks", "what kernels use"]
     note = (
-        "Times are estimated. From and to hold the prices' intervals and all that kernels may use. Least use: of "
-        "what they certainly use alone."
+        f"Times are estimated; {advice.level} lie between from and to, whatever kernels use. Least use: of what they "
+        "certainly use alone."
     )
     return AdviceTable("strategies", "Strategies", heads, rows, [note])
 
