@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 
 from firsttouch.apps import all_apps
@@ -155,6 +155,7 @@ def experiments(directories: Sequence[Directory]) -> str:
     platform = known_platform("h200-pcie")
     names = {"cuda:0": platform.device.name, "cpu": platform.host.name}
     off: dict[str, list[float]] = {}
+    held: dict[str, list[bool]] = {}
     for record in (record for directory in directories for record in directory.records):
         experiment = find_experiment(record.experiment)
         if experiment is None or record.summary is None or record.status != "ok" or record.device not in names:
@@ -162,13 +163,25 @@ def experiments(directories: Sequence[Directory]) -> str:
         factors = Factors(record.factors)
         try:
             point = Point(record.experiment, names[record.device], factors)
-            value = experiment.predict(point, platform.under(factors)).samples[0]
+            predicted = experiment.predict(point, platform.under(factors))
+            value = predicted.samples[0]
         except Unsupported:
             continue
         if value > 0 < record.summary.median:
             off.setdefault(record.experiment, []).append(abs(math.log(value / record.summary.median)))
-    rows = [[f"`{name}`", str(len(parts)), _percent(math.expm1(median(parts)))] for name, parts in off.items()]
-    return table(["experiment", "points", "half within"], rows)
+            low, high = predicted.low, predicted.high
+            if low is not None and high is not None and low < high:
+                held.setdefault(record.experiment, []).append(low <= record.summary.median <= high)
+    rows = [
+        [
+            f"`{name}`",
+            str(len(parts)),
+            _percent(math.expm1(median(parts))),
+            _percent(fmean(held[name])) if name in held else "",
+        ]
+        for name, parts in off.items()
+    ]
+    return table(["experiment", "points", "half within", "ranges hold"], rows)
 
 
 def _percent(part: float | None) -> str:

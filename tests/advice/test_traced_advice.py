@@ -23,6 +23,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli.advised_trace import MOST_LINES, lines
 from firsttouch.cli.output import WIDTH
 from firsttouch.model.prices import Prices
+from firsttouch.model.ranges import OF_TRACES
 from firsttouch.profile import schema
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch, TracedRun
@@ -272,9 +273,21 @@ def test_the_terminal_has_few_lines_and_each_number_its_word(
     assert [line.partition("  ")[0] for line in text[table + 1 : table + 3]] == rows[:2]
     for line in text[table + 1 :]:
         if (name := line.partition("  ")[0]) in rows:
-            assert re.search(r"\b(exact|assumed)\b", line)
+            assert re.search(r"\b(known|assumed)\b", line)
         elif (name := line[:10].rstrip()) in WORDS:
             assert line[10:].split()[0] == WORDS[name]
     kinds = replace(about(advice), edits=[])
     assert kinds.assumed
     assert kinds.unseen
+
+
+@pytest.mark.parametrize("source", ["h200-standard", "model:gh200", "model:mi300a"])
+def test_a_range_is_at_least_as_wide_as_traced_programs_were_off(source: str) -> None:
+    advice = advised(black_scholes(), source=source)
+    assert advice.level == OF_TRACES.level
+    for row in (about(advice).as_it_is, *advice.strategies):
+        assert row is not None
+        assert row.low <= (1 - OF_TRACES.share) * row.ms
+        assert row.high >= (1 + OF_TRACES.share) * row.ms
+    assert [(b.low, b.high) for b in about(advice).bounds] == [(r.low, r.high) for r in advice.strategies]
+    assert any(OF_TRACES.level in line for line in lines(advice))

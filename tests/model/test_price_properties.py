@@ -57,6 +57,25 @@ def test_more_bytes_never_cost_less_whatever_was_measured(rows: list[tuple[float
     assert time.low <= time.value * (1 + 1e-9) <= time.high * (1 + 2e-9)
 
 
+@pytest.mark.parametrize("doublings", [1, 3, 10])
+def test_the_range_of_a_price_widens_beyond_what_was_measured(doublings: int) -> None:
+    known = Price((4096.0, 1 << 20), (Time(10, 9, 11), Time(1000, 900, 1100)), ())
+    inside, beyond = known.of(1 << 20), known.of((1 << 20) << doublings)
+    assert beyond.value == inside.value * 2**doublings
+    assert beyond.low < inside.low * 2**doublings or beyond.low == pytest.approx(inside.low * 2**doublings)
+    assert beyond.high > inside.high * 2**doublings
+    assert (beyond.high - beyond.low) / beyond.value > (inside.high - inside.low) / inside.value
+    rate = Price((0.0, 1.0), (Time(), Time(1, 0.9, 1.1)), ())
+    assert rate.of(1 << 40).high == pytest.approx(1.1 * (1 << 40))
+
+
+def test_less_than_the_least_that_was_measured_may_take_less() -> None:
+    known = Price((1 << 24, 1 << 28), (Time(100, 90, 110), Time(1600, 1500, 1700)), ())
+    assert known.of(1 << 20).value == 100
+    assert known.of(1 << 20).low == pytest.approx(90 / 16)
+    assert known.of(64).low == pytest.approx(known.of(64 << 10).low)
+
+
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=9))
 def test_times_in_order_stay_and_the_sum_of_all_does_too(values: list[float]) -> None:
     def price(of: list[float]) -> list[float]:

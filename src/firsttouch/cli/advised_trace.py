@@ -1,5 +1,5 @@
-"""What `firsttouch advise --profile` prints: at most 25 lines, the answer first. Each line has its word: exact (recorded)
-or assumed; each row, whether what kernels use is known.
+"""What `firsttouch advise --profile` prints: at most 25 lines, the answer first. Each line has its word, exact
+(recorded) or assumed; each row says whether what kernels use is known.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch.base.units import format_number
 from firsttouch.cli.console import Console
-from firsttouch.records.text import count, named, quantity
+from firsttouch.model.ranges import another_run
+from firsttouch.records.text import caption, count, named, quantity
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -208,6 +209,8 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
         sentences[0] += f" Relative to {baseline}: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
+    if any(_end(row) == "verified" for row in rows):
+        sentences[0] += f" {caption(another_run())}."
     sentences += filter(None, [_without_baseline(rows), *map(_best_share, rows), _noise_sentence(rows)])
     if any(row.kernel_ms is not None for row in rows):
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."

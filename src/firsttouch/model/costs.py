@@ -101,16 +101,19 @@ def non_decreasing(times: Sequence[Time]) -> tuple[Time, ...]:
     return tuple(Time(row.value, low, high) for row, low, high in zip(rows, lows, highs, strict=True))
 
 
+LARGE_PAGE = 64 << 10
+"""Fewer bytes take as long as these, by pages."""
 DOUBLING = 1.1
-"""By how much a range grows for each doubling beyond the largest size that was measured. Of an H200's and an H100's prices
-from 1 MiB on, cut off at each size, nine of ten grow by less.
+"""By how much a range grows for each doubling beyond the largest size that was measured. Of prices of an H200 and an
+H100 from 1 MiB on, cut off at each size, nine of ten grow by less.
 """
 
 
 @dataclass(frozen=True)
 class Price:
-    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion, with a range that
-    widens. More bytes never take less time: where measured times fall, as noise lets them, their mean stands for both.
+    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion, with a range
+    that widens. More bytes never take less time: where measured times fall, as noise lets them, their mean stands for
+    both.
     """
 
     sizes: tuple[float, ...]
@@ -126,8 +129,8 @@ class Price:
         if nbytes >= self.sizes[-1]:
             return self._above(nbytes)
         if nbytes <= self.sizes[0]:
-            first = self.times[0]
-            return replace(first, low=first.low * nbytes / self.sizes[0])
+            first, least = self.times[0], max(nbytes, float(LARGE_PAGE))
+            return replace(first, low=first.low * min(1.0, least / self.sizes[0]))
         i = bisect_left(self.sizes, nbytes)
         part = (nbytes - self.sizes[i - 1]) / (self.sizes[i] - self.sizes[i - 1])
         return self.times[i - 1].times(1 - part) + self.times[i].times(part)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from firsttouch.model.costs import PlatformValue
 from firsttouch.model.terms import Term
+from firsttouch.records.text import percent
 
 LEAST_MS = 20.0
 """For a range, times count as so many ms more than they are, but no more than double."""
@@ -75,6 +76,13 @@ def difference(terms: Sequence[Term], others: Sequence[Term], *, share: float | 
     low, high = _price_bounds(more, less)
     is_told = abs(ms) > ORDER * (differing + min(ORDER_MS, differing)) and (low > 0 or high < 0)
     return EstimatedDifference(ms, min(low, ms - off), max(high, ms + off), is_told)
+
+
+def another_run() -> str:
+    """How far the times of an application in another run are from those of this one, in a phrase."""
+    share, level = OF_ANOTHER_RUN.share, OF_ANOTHER_RUN.level
+    within = f"{percent(share)} and {share * LEAST_MS:g} ms"
+    return f"in another run on such a machine, {level} times are within {within} of these"
 
 
 def range_of_traced(ms: float, low: float, high: float) -> tuple[float, float]:

@@ -209,8 +209,11 @@ def _derived(
 
 
 def _with_spread(number: KeyNumber) -> KeyNumber:
+    """The number with its interval, if what follows it does not begin with that."""
     value = number.finding.value
-    return replace(number, value=quantity_text(value, interval=True)) if isinstance(value, Quantity) else number
+    if not isinstance(value, Quantity) or number.rest.startswith("("):
+        return number
+    return replace(number, value=quantity_text(value, interval=True))
 
 
 def _key_number(finding: Finding, *, is_name: bool = False) -> KeyNumber:

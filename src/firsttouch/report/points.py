@@ -45,8 +45,9 @@ def others_text(record: Record) -> str:
 def interval(records: Sequence[Record]) -> str:
     """What the interval of a value is: of a measurement, of a prediction, or of both."""
     predictions = sum(record.modelled is not None for record in records)
-    kinds = [] if predictions == len(records) else ["the 95 % interval of the median"]
-    kinds += ["the range that follows from the ranges of the platform's values"] if predictions else []
+    kinds = [] if predictions == len(records) else ["the 95 % interval of the median of this run"]
+    if predictions:
+        kinds += ["the range that follows from the ranges of the platform's values (docs/model.md: how often it holds)"]
     return "; of predictions, ".join(kinds)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.base.units import format_seconds
 from firsttouch.experiments.contract.base import Experiment
+from firsttouch.model.ranges import another_run
 from firsttouch.profile.counters.tool import why_lacking
 from firsttouch.profile.events.log import why_none
 from firsttouch.records.equal_places import measured_on
@@ -228,9 +229,10 @@ def _sampling_facts(good: Sequence[Record]) -> list[str]:
     if min(counts) > 1:
         few = "" if min(counts) >= FEWEST else f", or the range of fewer than {FEWEST} samples"
         spread = f"±{percent(median(widths))} typically, ±{percent(widths[-1])} at most"
-        facts = [f"95 % interval of the median{few}: {spread}"]
+        facts = [f"95 % interval of the median of this run{few}: {spread}"]
     else:
-        facts = ["one sample per point, so the spread between runs is unknown"]
+        facts = ["one sample per point, so that its spread is unknown"]
+    facts += [another_run()] if good[0].experiment == "app" else []
     facts += [
         f"samples per point: {min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"samples: {counts[0]}",
     ]
