@@ -304,7 +304,7 @@ def _judged(judged: Judgement) -> list[str]:
     worst, case = judged.picked[0]
     distinct = ""
     if judged.distinct != judged.pairs:
-        distinct = f"; {_percent(in_order(judged.distinct))} of {len(judged.distinct)} not estimated alike"
+        distinct = f"; {_percent(in_order(judged.distinct))} of {len(judged.distinct)} with different estimates"
     return [
         str(len(judged.picked)),
         f"{judged.mean_ratio:.3f}",
@@ -339,7 +339,7 @@ def advice(directories: Sequence[Directory]) -> str:
     elsewhere = [f"{c.title}: {c.advised}" for c in every.cases if c.pick and c.advised not in c.measured]
     if elsewhere:
         named = "; ".join(dict.fromkeys(elsewhere))
-        text += f"\nAdvised, but not measured, so that the best of the measured strategies is judged: {named}.\n"
+        text += f"\nAdvised, but not measured, so that the best measured strategy is judged instead: {named}.\n"
     if left_out := exceptions(every):
         text += f"\nNot estimated: {left_out}.\n"
     return text

@@ -179,11 +179,12 @@ def judged(ported: Mapping[str, Any]) -> str:
     right, choices = sum(ok for _, _, ok in ordered), list(advised(known))
     texts = (
         f"Of {count(len(ordered), 'pair')} of versions whose compute parts differ clearly, {right} are in the "
-        f"predicted order; of {len(wholes)} that differ by over 10 % as a whole, but for reading back, {sum(wholes)}.",
-        "The version with the least prediction is the fastest, or within 5 % of it, in "
+        f"predicted order. Of {len(wholes)} pairs whose whole times, without reading back, differ by over 10 %, "
+        f"{sum(wholes)} are.",
+        "The version with the lowest prediction is the fastest, or within 5 % of it, in "
         f"{sum(choices)} of {len(choices)} programs.",
-        f"What is predicted to be added is off by a median of {percent(median(errors))} of the compute part, and by "
-        f"at most 50 % in {within} of {len(errors)} versions; its bounds hold {held} of them.",
+        f"The predicted addition is off by a median of {percent(median(errors))} of the compute part, and by at most "
+        f"50 % in {within} of {len(errors)} versions; its bounds contain the measured one in {held} of them.",
     )
     return textwrap.fill(" ".join(texts), 120, break_long_words=False, break_on_hyphens=False) + "\n"
 

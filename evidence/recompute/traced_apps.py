@@ -198,17 +198,17 @@ def traced_apps(path: Path, prices: Prices) -> Iterator[TracedApp]:
 
 
 WHY = {
-    "how many times a kernel uses a byte, or which part of a block: memory that it reaches across the link": (
+    "how many times a kernel uses a byte, or which part of a block it uses over the link": (
         "bfs", "cfd", "fft_conv_c2c", "fft_conv_fused", "gaussian", "gemm", "halo", "lud", "nw", "pathfinder",
         "quantum_volume",
     ),
     "that the CPU reads an input again": ("conjugate_gradient", "kmeans"),
-    "host arrays, or parts of them, that no copy names": (
+    "host arrays, or parts of them, that are never copied": (
         "bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "heartwall", "hotspot", "kmeans_concurrent",
         "mapped_file", "transport",
     ),
     "that an array is written that is never copied back": ("backprop",),
-    "how many rounds loops within loops have; here it is the dry run that does not know": (
+    "how many rounds nested loops have (here the declarations do not say it)": (
         "graph500_bfs", "streamcluster",
     ),
 }  # fmt: skip
@@ -251,8 +251,11 @@ def text(directories: Sequence[Directory]) -> str:
     apps = list(traced_apps(traced.path / "apps.jsonl", prices))
     known = [app for app in apps if not app.missing]
     equal, close = sum(app.same_copies for app in known), sum(app.close for app in known)
-    says = f"{equal} of {len(known)} copy the same bytes of each block; {close} have all estimates within 10 %."
-    return f"{says}\n\n{by_strategy(apps)}\n\nWhat traces of the others do not tell:\n\n{apart(apps)}\n"
+    says = (
+        f"In {equal} of {len(known)} applications the trace has the same copied bytes of each block; in {close} all "
+        "estimates agree within 10 %."
+    )
+    return f"{says}\n\n{by_strategy(apps)}\n\nThe traces of the others do not show:\n\n{apart(apps)}\n"
 
 
 TEXTS = {"traced-apps": text}
