@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -17,6 +18,7 @@ import pytest
 from tests.calls import COMMAND, UNDRAWN
 from tests.profile.calls import call, has_sampled, start, until, values
 from tests.profile.targets import build
+from tests.said import assert_says
 from tests.schemas import assert_valid
 
 from firsttouch.profile import profiler
@@ -375,23 +377,23 @@ class TestAttached:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "sentence"),
+    ("arguments", "status", "facts"),
     [
-        ([], 2, "there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid"),
-        (["--", "./not-there"], 127, "can't start ./not-there: there is no such program"),
-        (["--", "not-there-at-all"], 127, "can't start not-there-at-all: there is no such program"),
-        (["--json", "--", "/etc/passwd"], 126, "can't start /etc/passwd: Permission denied"),
-        (["--interval", "0", "true"], 2, "--interval '0' is not a time of at least 1ms, such as 10ms or 0.1s"),
-        (["--interval", "500us", "true"], 2, "--interval '500us' is not a time of at least 1ms"),
-        (["--interval", "soon", "true"], 2, "--interval 'soon' is not a time of at least 1ms"),
-        (["--pid", "999999999"], 2, "there is no process 999999999; give --pid the number of one that runs"),
-        (["--pid", "0x1"], 2, "--pid '0x1' is not the number of a process"),
-        (["--duration", "1s", "--", "true"], 2, "--duration needs --pid; a command is profiled until it ends"),
-        (["--pid", "1", "--", "true"], 2, "a command and --pid were given; profile one of them"),
-        (["--out", "FULL", "--", "true"], 2, "FULL holds results already (results.jsonl)"),
+        ([], 2, ["nothing to profile", "firsttouch profile -- ./app", "--pid"]),
+        (["--", "./not-there"], 127, ["can't start ./not-there", "no such program"]),
+        (["--", "not-there-at-all"], 127, ["can't start not-there-at-all", "no such program"]),
+        (["--json", "--", "/etc/passwd"], 126, ["can't start /etc/passwd", os.strerror(errno.EACCES)]),
+        (["--interval", "0", "true"], 2, ["--interval '0'", "at least 1ms"]),
+        (["--interval", "500us", "true"], 2, ["--interval '500us'", "at least 1ms"]),
+        (["--interval", "soon", "true"], 2, ["--interval 'soon'", "at least 1ms"]),
+        (["--pid", "999999999"], 2, ["no process 999999999", "--pid"]),
+        (["--pid", "0x1"], 2, ["--pid '0x1'", "not the number"]),
+        (["--duration", "1s", "--", "true"], 2, ["--duration needs --pid"]),
+        (["--pid", "1", "--", "true"], 2, ["a command and --pid"]),
+        (["--out", "FULL", "--", "true"], 2, ["FULL", "results already", "(results.jsonl)"]),
     ],
 )
-def test_a_wrong_call_is_one_sentence(tmp_path: Path, arguments: list[str], status: int, sentence: str) -> None:
+def test_a_wrong_call_is_one_sentence(tmp_path: Path, arguments: list[str], status: int, facts: list[str]) -> None:
     (tmp_path / "FULL").mkdir()
     (tmp_path / "FULL" / "results.jsonl").touch()
     environment = dict(os.environ)
@@ -401,9 +403,10 @@ def test_a_wrong_call_is_one_sentence(tmp_path: Path, arguments: list[str], stat
     assert done.returncode == status
     assert bool(done.stdout) == ("--json" in arguments)
     if done.stdout:
-        error = {"message": sentence, "hint": "see firsttouch profile --help", "exit_status": status}
-        assert json.loads(done.stdout)["error"] == error
-    assert done.stderr.startswith(f"firsttouch: {sentence}")
+        error = json.loads(done.stdout)["error"]
+        assert (error["hint"], error["exit_status"]) == ("see firsttouch profile --help", status)
+        assert f"firsttouch: {error['message']}" in done.stderr
+    assert_says(done.stderr, "firsttouch: ", *facts)
     assert done.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["FULL", "results.jsonl"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import resource
 import shlex
@@ -17,6 +19,7 @@ from tests.calls import COMMAND, UNDRAWN
 from tests.mpi import Mpi
 from tests.profile.calls import call, has_sampled, start, until
 from tests.profile.targets import build
+from tests.said import assert_says
 
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.tree import Tree
@@ -84,7 +87,7 @@ class TestLimits:
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
         )
         assert done.returncode == 0
-        assert "this process may have no more descriptors than for" in " ".join(done.stderr.split())
+        assert_says(done.stderr, "memory of some processes", "no more descriptors")
         profile = read(tmp_path / "out")
         assert not sum(line.count for line in profile.brief)
         unread = next(text for text in profile.notices if "are in no number" in text)
@@ -111,7 +114,7 @@ class TestLimits:
             **{"capture_output": True, "text": True, "timeout": 60, "check": False},
         )
         assert done.returncode == 5
-        assert "the report was not drawn" in done.stderr or "no summary" in done.stderr
+        assert "not drawn" in done.stderr or "no summary" in done.stderr
         assert read(tmp_path / "out").end is not None
 
     def test_the_summary_is_printed_where_nothing_can_be_written(self, tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ class TestLimits:
         done = subprocess.run([*words, "sleep 0.1; exit 5"], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 5
         assert "peak" in done.stderr.splitlines()[0]
-        assert done.stderr.splitlines()[-1] == f"firsttouch: {out} can't be written: No space left on device"
+        assert_says(done.stderr.splitlines()[-1], f"firsttouch: {out} ", "can't be written", os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.slow
@@ -153,7 +156,7 @@ def test_a_program_that_cannot_be_forked_was_not_started(tmp_path: Path, monkeyp
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fail)
-    with pytest.raises(launch.NotStarted, match="can't start true: Resource temporarily unavailable"):
+    with pytest.raises(launch.NotStarted, match=r"can't start true: .* unavailable"):
         profiler.profile(profiler.ProfileCall(command=["true"], out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -303,7 +306,9 @@ def test_processes_of_which_the_kernel_had_no_room_to_tell_are_found(tmp_path: P
         sampler.processes.stop()
         writer.close()
         os.killpg(target.pid, signal.SIGKILL)
-    assert "the kernel did not tell of all" in (tmp_path / "out" / "profile.jsonl").read_text()
+    lines = [json.loads(line) for line in (tmp_path / "out" / "profile.jsonl").read_text().splitlines()]
+    (notice,) = [line["text"] for line in lines if "text" in line]
+    assert_says(notice, "many processes", "not counted")
 
 
 class TestRanks:
@@ -347,6 +352,6 @@ class TestRanks:
 def test_a_proc_of_other_processes_is_refused_before_anything_starts(tmp_path: Path, call: dict[str, Any]) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/self").symlink_to("1")
-    with pytest.raises(UsageError, match="no process can be profiled here: /proc is not that of this PID namespace"):
+    with pytest.raises(UsageError, match=r"/proc .* PID namespace.*`unshare --mount-proc`"):
         profiler.profile(profiler.ProfileCall(**call, out=tmp_path / "out", tree=Tree(tmp_path)))
     assert not (tmp_path / "out").exists()

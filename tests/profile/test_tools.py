@@ -153,7 +153,7 @@ def test_perfs_rows_that_are_no_counts_are_passed_over(tmp_path: Path, odd: str)
     (tmp_path / "perf.csv").write_bytes(f"{GOOD}\n{odd}\n".encode("latin-1"))
     assert counted(Perf(), tmp_path) == ({"hw_tlb_misses": 1200}, None)
     (tmp_path / "perf.csv").write_bytes(f"{odd}\n".encode("latin-1"))
-    with pytest.raises(RefusedError, match="perf stat wrote no count; "):
+    with pytest.raises(RefusedError, match=r"perf stat .*no count; .*`perf stat true`"):
         Perf().read(tmp_path)
 
 
@@ -203,7 +203,7 @@ def test_an_event_that_one_kind_of_cores_lacks_is_known_if_the_program_ran_on_th
 @pytest.mark.parametrize("end", [-2, -30, -160, -200, -250])
 def test_what_ncu_wrote_in_part_is_refused(tmp_path: Path, end: int) -> None:
     (tmp_path / "ncu.csv").write_text((RECORDED / "ncu.csv").read_text()[:end])
-    with pytest.raises(RefusedError, match="ends within a row; see whether the disk"):
+    with pytest.raises(RefusedError, match=r"ncu .*within a row; .*TMPDIR"):
         Ncu().read(tmp_path)
 
 
