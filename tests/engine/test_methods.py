@@ -201,11 +201,9 @@ def test_a_device_that_does_not_open_is_no_answer() -> None:
 
 
 def test_a_crash_before_the_device_opened_is_no_answer() -> None:
-    cell = with_result(
-        _stated("cpu"), BY_NAME["cpu"], TaskResult("crashed", "opening", reason="worker ended by SIGSEGV")
-    )
+    cell = with_result(_stated("cpu"), BY_NAME["cpu"], TaskResult("crashed", "opening", reason="ended by SIGSEGV"))
     assert (cell.value, cell.origin) == ("direct", "stated")
-    assert cell.detail == "not established: worker ended by SIGSEGV"
+    assert cell.detail == "not established: ended by SIGSEGV"
 
 
 def test_memory_that_the_guard_refuses_is_no_answer() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fabricated import HOST, gpu_capabilities
+from tests.said import assert_says
 
 from firsttouch.base.errors import UsageError
 from firsttouch.engine.choices import BUDGETS
@@ -88,10 +89,12 @@ def test_values_that_the_plan_leaves_out_are_reported():
     sets = {"pattern": ["own", "one"], "padding": ["8"], "threads": ["1"]}
     plan = make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS, warn=told.append)
     assert {p.point["pattern"] for p in plan} == {"own"}
-    why = "a single entry has no neighbour, so pattern=one goes with padding=0 only"
-    assert told == [f"left out of caching on cpu: pattern=one padding=8 threads=1 ({why})"]
+    (text,) = told
+    assert_says(
+        text, "left out", "caching on cpu: pattern=one padding=8 threads=1 (", "pattern=one goes with padding=0"
+    )
     sets["pattern"] = ["one"]
-    with pytest.raises(UsageError, match=f"nothing to measure: caching on cpu: {why}"):
+    with pytest.raises(UsageError, match=r"nothing to measure: caching on cpu: .*pattern=one goes with padding=0"):
         make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS)
 
 
@@ -99,7 +102,8 @@ def test_a_value_that_one_device_does_not_have_is_reported(experiments):
     told: list[str] = []
     request = a_request("shaped", devices=(), allocator=["malloc", "device"], size=["4KiB"])
     make_plan(request, DEVICES, {**experiments, "shaped": _AnyDevice()}, LIMITS, warn=told.append)
-    assert told == ["left out of shaped on cpu: allocator=device (cpu has no such allocator)"]
+    (text,) = told
+    assert_says(text, "left out", "shaped on cpu: allocator=device (cpu has no such ")
 
 
 class Colourful(Experiment):
@@ -148,6 +152,9 @@ def test_combinations_given_with_set_are_measured_with_any_preset():
     assert named == {("malloc", 4096), ("malloc", 12288), ("mmap", 4096), ("mmap", 12288)}
 
 
+NO_MMAP = "no mmap here"
+
+
 class Barren(Experiment):
     """Cannot measure anything with one of its allocators."""
 
@@ -159,23 +166,22 @@ class Barren(Experiment):
         return [Factor("allocator", ["malloc", "mmap"]), Factor("n", list(range(150)), "count")]
 
     def skip(self, factors, device):
-        return "there is no mmap here" if factors["allocator"] == "mmap" else None
+        return NO_MMAP if factors["allocator"] == "mmap" else None
 
 
 @pytest.mark.parametrize(
     ("preset", "sets", "said"),
-    [
-        ("full", {}, ["left out of barren on cpu: 149 of 150 points that can't be measured (there is no mmap here)"]),
-        ("quick", {"allocator": ["mmap", "malloc"]}, []),
-    ],
+    [("full", {}, True), ("quick", {"allocator": ["mmap", "malloc"]}, False)],
 )
 def test_many_points_skipped_for_one_reason_are_recorded_once(preset, sets, said):
     told: list[str] = []
     request = a_request("barren", preset=preset, **sets)
     plan = make_plan(request, DEVICES, {"barren": Barren()}, LIMITS, warn=told.append)
-    assert [(p.point["n"], p.reason) for p in plan if p.reason] == [(0, "there is no mmap here")]
+    assert [(p.point["n"], p.reason) for p in plan if p.reason] == [(0, NO_MMAP)]
     assert sum(not p.reason for p in plan) == 150
-    assert told == said
+    assert len(told) == said
+    for text in told:
+        assert_says(text, "left out", "barren on cpu", "149 of 150 points", f"({NO_MMAP})")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +199,14 @@ def test_values_that_cannot_be_measured_are_refused_when_planning(name, sets, sa
 
 
 def test_unavailable_devices_are_named_if_no_device_supports_the_experiment(experiments):
-    with pytest.raises(UsageError) as raised:
-        make_plan(a_request("shaped", devices=("opencl:0",), colour=["red"]), DEVICES, experiments, LIMITS)
-    assert str(raised.value) == (
-        "nothing to measure: shaped can't run on opencl:0: it needs the CPU; "
-        "cuda:0 is not available: libcuda.so.1 was not found; hip is not available: libamdhip64.so crashed"
+    facts = (
+        "shaped can't run on opencl:0: it needs the CPU",
+        *(f"{device.name} is not available: {device.reason}" for device in DEVICES if not device.available),
     )
+    assert len(facts) == 3
+    with pytest.raises(UsageError, match="nothing to measure") as raised:
+        make_plan(a_request("shaped", devices=("opencl:0",), colour=["red"]), DEVICES, experiments, LIMITS)
+    assert_says(str(raised.value), *facts)
 
 
 def test_an_experiment_without_this_device_is_one_skipped_point(experiments):
@@ -217,8 +225,9 @@ def test_values_are_parsed_merged_and_taken_once(experiments):
 def test_a_value_of_one_device_only_skips_the_others(experiments):
     only_here = {**experiments, "shaped": _AnyDevice()}
     plan = make_plan(a_request("shaped", devices=(), allocator=["device"], size=["4KiB"]), DEVICES, only_here, LIMITS)
-    assert [(p.point.device, p.reason) for p in plan] == [
-        ("cpu", "shaped on cpu has no allocator device"), ("opencl:0", ""), ("opencl:1", "")]  # fmt: skip
+    assert [(p.point.device, bool(p.reason)) for p in plan] == [
+        ("cpu", True), ("opencl:0", False), ("opencl:1", False)]  # fmt: skip
+    assert_says(plan[0].reason, "shaped on cpu", "no allocator device")
 
 
 class _AnyDevice(Experiment):
@@ -335,7 +344,7 @@ class Unhurried(Experiment):
 
 
 def test_a_preset_that_leaves_out_everything_is_reported_and_set_takes_precedence():
-    with pytest.raises(UsageError, match=r"preset quick leaves out all of its points: a point takes an hour"):
+    with pytest.raises(UsageError, match=r"preset quick .*: a point takes an hour"):
         make_plan(a_request("unhurried"), DEVICES, {"unhurried": Unhurried()}, LIMITS)
     assert len(make_plan(a_request("unhurried", n=["1"]), DEVICES, {"unhurried": Unhurried()}, LIMITS)) == 1
     assert len(make_plan(a_request("unhurried", preset="full"), DEVICES, {"unhurried": Unhurried()}, LIMITS)) == 2
@@ -423,7 +432,7 @@ def test_a_device_without_peers_is_named():
         def factors(self, device, preset):
             return [peer(device), Factor("n", [1, 2], "count")]
 
-    with pytest.raises(UsageError, match="nothing to measure: pairwise on opencl:0 needs a peer, and there is none"):
+    with pytest.raises(UsageError, match=r"nothing to measure: pairwise on opencl:0 .*peer"):
         make_plan(a_request("pairwise", devices=("opencl:0",), n=["1"]), TRIPLE, {"pairwise": Apart()}, LIMITS)
 
 
