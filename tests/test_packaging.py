@@ -98,7 +98,7 @@ def test_only_a_clean_tag_of_a_published_project_is_published(tmp_path):
     git("add", ".")
     assert f"{ADDRESS} leads nowhere" in refused()
     replace("pyproject.toml", ADDRESS, "https://example.org/firsttouch")
-    assert "SECURITY.md does not say where to report" in refused()
+    assert "SECURITY.md does not say" in refused()
     replace("SECURITY.md", "by the form of the site that hosts this repository", "to security@example.org")
     assert "uncommitted changes" in refused()
     git("commit", "-aqm", "first")

@@ -21,6 +21,6 @@ def test_every_public_name_is_in_the_reference() -> None:
         assert missing == [], path
     functions, names = pages["reference/python.md"], pages["reference/api.md"]
     assert "compare(*sides: str | os.PathLike[str], fail_over: float | str | None = None, out: " in functions
-    assert "what is faster or slower, by how much, and which conditions differ" in functions
+    assert firsttouch.compare.__doc__.splitlines()[0] in functions
     assert "### Experiment.skip" in names
     assert "## chase" in pages["reference/probes.md"].splitlines()

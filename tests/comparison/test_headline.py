@@ -22,6 +22,7 @@ from firsttouch.comparison.answers import (
     shift_of,
 )
 from firsttouch.comparison.compare import compare_results
+from firsttouch.comparison.conditions import DISTURBED
 from firsttouch.comparison.differences import CANNOT_TELL, FASTER, LOWER, SAME, SLOWER, ExperimentDifference
 from firsttouch.comparison.plain import output
 from firsttouch.comparison.words import condition_rows, what_to_type
@@ -149,7 +150,7 @@ def test_points_that_other_programs_disturbed_are_a_condition(tmp_path, monkeypa
     for name, share in (("quiet", 0.02), ("busy", 0.5), ("slightly", 0.09)):
         copy(Path(name), lambda record, share=share: record.update(others_share=share, schema="firsttouch/2.5"))
     rows = dict(condition_rows(compare_results(["quiet", "busy"])))
-    assert rows["points disturbed by other programs, %"] == "0 (quiet), 94 (busy)"  # not codegen and accounting
+    assert rows[DISTURBED] == "0 (quiet), 94 (busy)"  # not codegen and accounting
     assert not any("disturbed" in name for name, _ in condition_rows(compare_results(["quiet", "slightly"])))
 
 
@@ -189,7 +190,7 @@ def test_disturbed_points_are_a_condition_and_their_differences_cannot_be_told(t
     after = ",".join(copy(Path(f"a{i}"), another_run(i), *twice, disturbed) for i in range(3))
     comparison = compare_results([before, after], 0.1)
     rows = dict(condition_rows(comparison))
-    assert re.fullmatch(r"0 \(b0\), \d\d \(a0\)", rows["points disturbed by other programs, %"])
+    assert re.fullmatch(r"0 \(b0\), \d\d \(a0\)", rows[DISTURBED])
     assert comparison.exit_status == NOT_JUDGED
     assert {g.verdict for g in comparison.groups if g.experiment in ("latency", "tlb")} == {"cannot tell"}
     (answer,) = answers(comparison)

@@ -14,6 +14,7 @@ from tests.calls import invoke
 from tests.comparison.made_up import results_of
 from tests.experiments.fake_records import a_record
 from tests.kept_runs import stored_run
+from tests.said import assert_says
 
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import claims as cli
@@ -121,11 +122,16 @@ def test_two_kernels_with_other_pages_answer_what_one_cannot(
             for r in managed
         ]  # fmt: skip
         (tmp_path / name / "results.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
-    invoke(cli.command, [tmp_path / "4k"], everything=True)
-    out = " ".join(capsys.readouterr().out.split())
-    assert "it compares a run with page_bytes 64 KiB and one with page_bytes 4 KiB: measure each, and name both" in out
-    invoke(cli.command, [tmp_path / "4k", tmp_path / "64k"], as_json=True)
-    found = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
-    assert found["gh-64k-alloc"]["verdict"] == "holds"
-    pages = [point["factors"]["page_bytes"] for point in found["gh-64k-alloc"]["comparisons"][0]["points"]]
+
+    def verdict_of(*names: str) -> dict[str, Any]:
+        invoke(cli.command, [tmp_path / name for name in names], as_json=True)
+        (verdict,) = [each for each in json.loads(capsys.readouterr().out)["claims"] if each["id"] == "gh-64k-alloc"]
+        return verdict
+
+    of_one = verdict_of("4k")
+    assert of_one["verdict"] == "not testable"
+    assert_says(of_one["why"], "page_bytes 64 KiB", "page_bytes 4 KiB", "both directories")
+    of_both = verdict_of("4k", "64k")
+    assert of_both["verdict"] == "holds"
+    pages = [point["factors"]["page_bytes"] for point in of_both["comparisons"][0]["points"]]
     assert pages == [4096, 65536]

@@ -223,9 +223,7 @@ def test_other_devices_have_no_libraries(name: str, kind: str) -> None:
         other = open_device(name)
     except _core.Unavailable as reason:
         pytest.skip(str(reason))
-    with pytest.raises(
-        _core.Unavailable, match=rf"there is no .* library for devices of kind {other.name.partition(':')[0]}"
-    ):
+    with pytest.raises(_core.Unavailable, match=rf"no .* library .* {other.name.partition(':')[0]}"):
         OPENERS[kind](other)
     assert Gpu.library(gpu(other), kind, "own") == (None, "own kernels")
     library, name = Gpu.library(gpu(other), kind)

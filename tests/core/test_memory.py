@@ -102,14 +102,14 @@ def test_invalid_requests_are_refused_with_a_reason(name: str) -> None:
         if not row["available"]:
             with pytest.raises(_core.Unavailable, match=row["name"]):
                 device.allocate(row["name"], 4096)
-    with pytest.raises(ValueError, match="'heap' is not an allocator"):
+    with pytest.raises(ValueError, match=r"'heap' .*allocator"):
         device.allocate("heap", 4096)
     of_another_kind = "svm-fine" if name.startswith(("cuda", "hip")) else "managed"
     with pytest.raises(_core.Unavailable, match=of_another_kind):
         device.allocate(of_another_kind, 4096)
     with pytest.raises(ValueError, match="'gigantic'"):
         device.allocate("malloc", 4096, "gigantic")
-    with device.allocate("malloc", 4096) as buffer, pytest.raises(ValueError, match="'tpu' is not an agent"):
+    with device.allocate("malloc", 4096) as buffer, pytest.raises(ValueError, match=r"'tpu' .*agent"):
         buffer.fill(1, "tpu")
 
 

@@ -182,7 +182,7 @@ def test_the_facts_of_all_mig_devices_and_of_a_gpu_without_any(monkeypatch: pyte
         "name": f"{MIG_NAME} 3g.40gb", "uuid": "MIG-c", "gpu": "0000:17:00.0", "number": 2, "mode": "MIG",
         "memory_bytes": 40 * GIB, "multiprocessors": 16, "memory_shared_by": 1,
     }  # fmt: skip
-    assert any("no partition that this user may open" in text for text in measurement_warnings(mig({}).topics()))
+    assert any("no partition" in text for text in measurement_warnings(mig({}).topics()))
 
 
 @pytest.mark.parametrize("function", [False, True])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.port.traces import Calls
+from tests.said import assert_says
 
 from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
 from firsttouch.program.exact import MOST_PIECES, match
@@ -205,11 +206,13 @@ def test_the_program_has_the_bytes_that_kernels_used() -> None:
         (1, MIB, False, True, "exact"),
     ]
     assert {x.certainty for x in launches[1].accesses} == {"assumed"}
-    assert any(text.startswith("1 of 2 launches were not told of") for text in program.assumptions)
+    assert any("1 of 2 launches" in text for text in program.assumptions)
 
 
 def test_what_kept_the_second_run_from_telling_is_said() -> None:
     calls = ExactCalls(2, [], ["no patch"], left_out=3)
     found = match(Both().run, [calls])
     assert found is not None
-    assert found.notices == ("no patch", "3 records of the second run had no room in its journal")
+    reason, room = found.notices
+    assert reason == "no patch"
+    assert_says(room, "3 records", "second run")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.port.test_port_findings import of
 from tests.port.traces import Calls
+from tests.said import assert_says
 
 from firsttouch.advice.port import found
 from firsttouch.advice.port.rules import all_rules
@@ -41,7 +42,9 @@ def test_its_finding_is_shown_with_its_words(printed: dict[str, Any]) -> None:
     calls.copy(calls.block(MIB, kind="managed"), calls.host(MIB), MIB, line=7)
     port = of(calls)
     assert [row.kind for row in port.searched][-1] == "managed-copy"
-    text = " ".join(" ".join(ported.lines(port)).split())
     words = printed["ManagedCopy"].words["h2d"]
-    assert f"likely managed copy at main p.cu:7 (1x, 1 MiB): {words.text}; unless {words.unless}" in text
-    assert f"{printed['ManagedCopy'].strategy}: docs/porting.md#managed-copies" in text
+    assert_says(
+        " ".join(ported.lines(port)),
+        *("likely managed copy", "main p.cu:7", "(1x, 1 MiB)", words.text, words.unless),
+        f"{printed['ManagedCopy'].strategy}: docs/porting.md#managed-copies",
+    )

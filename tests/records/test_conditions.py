@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from tests.experiments.fake_records import KIB, MIB, a_record
 from tests.findings import assert_finding
+from tests.said import assert_says
 
 from firsttouch.records.conditions import MOST_GROUPS, under_conditions
 from firsttouch.records.findings import Claim, Finding, Quantity, compare_medians, extremes, finding
@@ -116,4 +117,5 @@ def test_what_is_said_in_words_of_some_records_has_their_condition() -> None:
     rows = [a_load(10, 64), a_load(5, 64, agent="gpu")]
     found = under_conditions(lambda found: [finding(ENDED, found[:1], "yes")], rows)
     assert_finding(found, ENDED, stated={"agent": "cpu"})
-    assert sentences(found) == ["It ended, with agent cpu."]
+    (sentence,) = sentences(found)
+    assert_says(sentence, "with agent cpu")
