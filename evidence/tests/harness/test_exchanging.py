@@ -10,7 +10,7 @@ from tests.kept_runs import stored_run
 
 from firsttouch.apps.transport import Transport
 from firsttouch.harness import exchanging
-from firsttouch.harness.outcomes import app_findings, report
+from firsttouch.harness.outcomes import app_findings, exchanges, report
 from firsttouch.harness.outcomes.derive import derive
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors, Record, Scalar
@@ -48,10 +48,7 @@ def test_the_first_numbers_are_those_of_one_process_and_of_several(records: list
 
 def test_the_first_figure_compares_interfaces_and_memory(records: list[Record]) -> None:
     overview, halo, transport = report.sections(records, {}, {})
-    assert [section.figures[0].title for section in (overview, halo)] == [
-        "Time of a run by memory of the messages",
-        "Time of all exchanges of a run, from packing to unpacked, by memory of the messages",
-    ]
+    assert (overview.figures[0], halo.figures[0]) == (exchanges.RUNS, exchanges.FIGURE)
     for section in (halo, transport):  # both panels of the study's figures of its applications
         assert [figure.y for figure in section.figures[:2]] == ["exchange_ms", "median"]
         assert section.figures[1].title == overview.figures[0].title

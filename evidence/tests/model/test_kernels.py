@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -110,11 +111,11 @@ def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.Monk
         kernel_records.kernels_for(fft, GIB, platform, {"library": "own"})
     kernels.digest_of.cache_clear()
     monkeypatch.setattr(app, "kernel_files", lambda self: [self.kernels, self.kernels])
-    with pytest.raises(NoProfile, match="hotspot has changed since its kernels were measured"):
+    with pytest.raises(NoProfile, match="hotspot has changed"):
         kernel_records.kernels_for(app, GIB, platform)
     kernels.digest_of.cache_clear()
     monkeypatch.setattr(app, "name", "mine")
-    with pytest.raises(NoProfile, match="the kernels of mine were not measured"):
+    with pytest.raises(NoProfile, match=r"kernels of mine .*not measured"):
         kernel_records.kernels_for(app, GIB, platform)
 
 
@@ -128,7 +129,7 @@ def test_kernels_of_ones_own_runs_take_the_place_of_the_program_s() -> None:
     known = kernels_of("hotspot", 256 * 2**20, load_platform("h200-pcie")).per_byte
     assert known is not None
     assert kernels.per_byte.low <= known.value <= kernels.per_byte.high
-    with pytest.raises(NoProfile, match=r"no runs in .* say what the kernels of quantum_volume take"):
+    with pytest.raises(NoProfile, match=f"{re.escape(runs)} .*quantum_volume"):
         kernels_of("quantum_volume", 256 * 2**20, own)
 
 
@@ -145,7 +146,7 @@ def test_the_rates_of_ones_own_device_are_those_of_its_platform(tmp_path: Path) 
     assert crossings is not None
     assert known is not None
     assert crossings.value == pytest.approx(known.value, rel=0.1)
-    with pytest.raises(NoProfile, match="add a directory of firsttouch run bandwidth"):
+    with pytest.raises(NoProfile, match="firsttouch run bandwidth"):
         kernels_of("graph500_bfs", 256 * 2**20, load_platform("gh200").changed({"kernels": str(tmp_path)}))
 
 
