@@ -15,6 +15,8 @@ import pytest
 from command import app
 from tests.matrix import matrix
 
+from firsttouch.harness.outcomes import report
+
 TINY = ("--size", "tiny", "--repeat", "1")
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
 
@@ -86,4 +88,4 @@ def test_a_search_is_ranked_and_survives_its_end_at_any_point(tmp_path: Path) ->
         assert {(line["strategy"], line["placement"]) for line in ranked} == keys
         finals = [line["total_ms"] for line in ranked if line["finalist"]]
         assert finals == sorted(finals)
-    assert "The placements that were fastest" in (out / "report.html").read_text()
+    assert report.PLACEMENTS.title in (out / "report.html").read_text()
