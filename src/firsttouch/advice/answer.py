@@ -19,8 +19,8 @@ class StrategyRow:
     if the application was measured, the whole time. low, high: where that lies, if that of the best is as it is
     (model/ranges.py); of a measured time, the bounds of its interval. estimated_ms: the estimate on the same scale, for
     a strategy that was measured; difference_ms: the measured time less the estimate. further_ms: what each further
-    iteration on the same buffers adds; None if it is not estimated. same_as: a strategy of which all terms are the
-    same, and that is simpler to write; or ''.
+    iteration on the same buffers adds; None if it is not estimated. same_as: a strategy that adds the same, and is
+    simpler to write; or ''.
     """
 
     strategy: str

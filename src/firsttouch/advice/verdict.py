@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from firsttouch.advice.answer import Absent, AdviceVerdict, OftenAdvice, StrategyRow, Turn
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.ranges import difference
+from firsttouch.model.ranges import difference, differing_ms
 from firsttouch.model.terms import Term
 from firsttouch.program.strategies import STRATEGIES
 
@@ -21,6 +21,8 @@ A_TENTH, EQUAL = 1.1, 1.25
 LITTLE, LITTLE_MS = 64 << 10, 1.0
 """Bytes of buffers below which copies and faults take no longer than the calls that start them, and the most ms that a
 choice may save there and still not matter."""
+HARDLY = 0.01
+"""Estimates of which less than this part differs are one."""
 CALL_MS = 0.01
 """ms that a call may take more or less."""
 
@@ -94,16 +96,25 @@ def _is_little(rows: Sequence[StrategyRow], size: int) -> bool:
 
 
 def with_same(rows: Sequence[StrategyRow]) -> list[StrategyRow]:
-    """The rows, of which those say so that are the same as a simpler one."""
-    groups: dict[object, list[StrategyRow]] = {}
-    for row in rows:
-        terms = tuple(sorted((t.phase, t.what, t.ms) for t in row.terms))
-        groups.setdefault(row.strategy if row.measured else terms, []).append(row)
+    """The rows, of which those say so that add the same as a simpler one, the first time and further times."""
     simplest: dict[str, str] = {}
-    for same in groups.values():
-        first = min(same, key=lambda row: STRATEGIES[row.strategy].effort)
-        simplest |= {row.strategy: first.strategy for row in same if row is not first}
+    leaders = list[StrategyRow]()
+    for row in sorted(rows, key=lambda row: STRATEGIES[row.strategy].effort):
+        leader = next((other for other in leaders if _adds_the_same(row, other)), None)
+        if leader is None:
+            leaders.append(row)
+        else:
+            simplest[row.strategy] = leader.strategy
     return [replace(row, same_as=simplest.get(row.strategy, "")) for row in rows]
+
+
+def _adds_the_same(row: StrategyRow, other: StrategyRow) -> bool:
+    """Whether two estimates are the same, but for what is less than a hundredth of them."""
+    if row.measured or other.measured or not row.terms or not other.terms:
+        return False
+    further = (row.further_ms or 0.0), (other.further_ms or 0.0)
+    alike = max(further) - min(further) <= HARDLY * max(further)
+    return alike and differing_ms(row.terms, other.terms) <= HARDLY * other.ms
 
 
 # ------------------------------------------------------------------------------------------------ often

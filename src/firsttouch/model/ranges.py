@@ -93,8 +93,13 @@ def range_of_traced(ms: float, low: float, high: float) -> tuple[float, float]:
 
 def scale_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:
     """The ms of which a range reaches as far as a share; 0 if nothing differs."""
-    differing = sum(term.ms for side in _without_common(terms, others) for term in side)
+    differing = differing_ms(terms, others)
     return _scale(differing, terms, others) if differing else 0.0
+
+
+def differing_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:
+    """The ms of all terms that the two do not share."""
+    return sum(term.ms for side in _without_common(terms, others) for term in side)
 
 
 def _scale(differing: float, terms: Sequence[Term], others: Sequence[Term]) -> float:
