@@ -14,6 +14,7 @@ from tests.calls import call
 from tests.port.journals import profile
 from tests.port.traces import PROGRAM, Calls
 from tests.schemas import assert_valid
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.advice import advisor
@@ -52,12 +53,16 @@ def traced(tmp_path: Path) -> Path:
 
 
 def test_a_journal_is_advised_on_with_its_lines(traced: Path) -> None:
-    done = call("advise", H200, "--profile", traced)
+    done, found = call("advise", H200, "--profile", traced), firsttouch.advise(H200, profile=traced)
     assert (done.returncode, done.stderr) == (0, "")
     text = " ".join(done.stdout.split())
-    assert text.startswith("Take explicit+pinned: memory adds an estimated ")
-    assert "allocate 1 host array as pinned memory, those of the copies (d.cu:12, 14)" in text
-    assert "unseen unseen other processes that used CUDA, 7 (--process); this is process 1; the program ended" in text
+    assert found["take"] == "explicit+pinned"
+    assert text.startswith(" ".join(found["sentences"]))
+    (edit,) = found["traced"]["edits"]
+    assert (edit["count"], edit["bytes"]) == (1, 1024 * MIB)
+    assert f"{edit['text']} (d.cu:12, 14)" in text
+    assert_states(found["traced"]["unseen"], "processes", "7 (--process)", "process 1")
+    assert all(one in text for one in found["traced"]["unseen"])
 
 
 def test_json_and_python_have_the_same_and_follow_the_schema(traced: Path) -> None:
@@ -81,10 +86,10 @@ def test_the_page_has_the_answer_the_edits_and_every_term_and_names_are_text(tmp
     directory = profile(tmp_path / "port-1", doubled().traced, callers=names)
     page = render(advise_profile(directory, [H200]))
     text = unescape(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL))
-    assert "Take explicit+pinned: memory adds an estimated" in text
-    assert "<b>&.cu:12, 14" in text
-    assert "<b>" not in page.partition("What to change</h2>")[2].partition("</section>")[0]
     advice = firsttouch.advise(H200, profile=directory)
+    assert all(sentence in text for sentence in advice["sentences"])
+    assert "<b>&.cu:12, 14" in text
+    assert "<b>" not in page.partition('<section id="edits">')[2].partition("</section>")[0]
     terms = {term["what"] for row in advice["strategies"] for term in row["terms"]}
     assert all(what in text for what in terms)
     assert page.count("<svg") == 1

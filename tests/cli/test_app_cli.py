@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.calls import call
 from tests.matrix import matrix
+from tests.texts import assert_states
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
 DEVICE = ("--device", "opencl:0")
@@ -163,7 +164,7 @@ def test_an_impossible_strategy_is_a_row_of_a_larger_run(tmp_path: Path) -> None
 def test_the_cpu_alone_runs_no_application(tmp_path: Path) -> None:
     done = app("hotspot", "--device", "cpu", "--out", "o", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cpu does not run kernels; choose a device that does" in done.stderr
+    assert_states(done.stderr, "cpu", "kernels", "choose a device")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,7 +242,7 @@ def test_modules_named_by_a_results_directory_are_not_run(tmp_path: Path) -> Non
     (tmp_path / "o" / "run.json").write_text(json.dumps(request | {"allow_oversubscription": True}))
     done = app("--resume", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "was measured with --allow-oversubscription; this call does not give it" in done.stderr
+    assert_states(done.stderr.splitlines(), "measured with --allow-oversubscription", "this call does not")
     assert json.loads((tmp_path / "o" / "run.json").read_text())["allow_oversubscription"] is False
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.calls import call
 from tests.comparison.runs import CPU, copy, slower
+from tests.texts import assert_states
 
 from firsttouch.base.errors import NOT_JUDGED
 
@@ -21,10 +22,12 @@ def slow(tmp_path_factory) -> str:
 
 
 def test_one_run_a_side_is_not_judged_by_a_limit(slow):
-    done = call("compare", CPU, slow.partition(",")[0], "--fail-over", "5%")
+    words = ("compare", CPU, slow.partition(",")[0], "--fail-over", "5%")
+    done, found = call(*words), json.loads(call(*words, "--json").stdout)
     assert done.returncode == NOT_JUDGED
-    assert "The limit is not applied to slow0" in " ".join(done.stdout.split())
-    assert "Nothing is clearly worse" not in done.stdout
+    assert ([Path(side).name for side in found["cannot_tell"]], found["regressions"]) == (["slow0"], [])
+    assert_states(done.stdout.splitlines(), "limit", "slow0")
+    assert "clearly worse" not in done.stdout
     assert f"  for i in 2 3; do firsttouch run --device cpu --device opencl:0 --out {CPU}" in done.stdout
 
 
@@ -76,5 +79,5 @@ def test_a_directory_that_is_being_written_is_refused(tmp_path):
     with (running / "results.jsonl").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         done = call("compare", CPU, running)
-    assert done.returncode == 2
-    assert done.stderr == f"firsttouch: {running} is being written by a run; wait until it ends\n"
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert_states(done.stderr, str(running), "being written", "wait")

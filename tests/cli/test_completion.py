@@ -144,7 +144,8 @@ def test_a_call_of_a_script_prints_each_candidate_with_what_it_is(monkeypatch, c
     monkeypatch.setattr(sys, "argv", ["firsttouch", "run", "lat"])
     with pytest.raises(SystemExit) as ended, patch.object(main, "guard_streams"):
         main.main()
-    assert (ended.value.code, capsys.readouterr().out) == (0, "latency\tHow long does one load take?\n")
+    question = all_experiments()["latency"].question
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"latency\t{question}\n")
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)

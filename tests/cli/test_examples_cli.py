@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
+from tests.texts import assert_states
 
 from firsttouch.base.examples import examples
 
@@ -66,7 +67,7 @@ def test_they_are_whole_and_can_be_written(copied: Path) -> None:
 def test_nothing_is_overwritten(copied: Path, tmp_path: Path) -> None:
     done = call("examples", copied)
     assert done.returncode == 2
-    assert "exists; give a directory that has no docs/examples" in done.stderr
+    assert_states(done.stderr, f"{copied}/docs/examples exists", "give a directory")
     (tmp_path / "results").mkdir()
     (tmp_path / "results/h200-standard").symlink_to("nowhere")
     assert "results/h200-standard exists" in call("examples", ".", cwd=tmp_path).stderr

@@ -120,12 +120,12 @@ def test_a_notebook_shows_charts_without_a_network(monkeypatch, tmp_path):
 
 def test_without_altair_a_chart_is_refused_with_the_line_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(UsageError, match=r"plot\(\) needs altair; install it with `pip install altair`"):
+    with pytest.raises(UsageError, match=r"plot\(\).* altair.* `pip install altair`"):
         firsttouch.load(RUN).plot()
 
 
 def test_what_cannot_be_drawn_or_loaded_is_said(tmp_path):
-    with pytest.raises(UsageError, match="there is no experiment 'none' among the points; there are latency"):
+    with pytest.raises(UsageError, match=r"no experiment 'none'.*; there are latency"):
         firsttouch.load(RUN).plot("none")
     with pytest.raises(UsageError, match="holds no results"):
         firsttouch.load(tmp_path)

@@ -11,6 +11,7 @@ from tests import calls
 from tests.calls import call
 from tests.fabricated import MACHINES
 from tests.matrix import matrix
+from tests.texts import assert_states
 
 from firsttouch.machine.devices import describe_devices
 
@@ -66,8 +67,7 @@ def test_the_table_fits_and_loses_nothing(width: int):
 @pytest.mark.exhaustive
 def test_verify_in_words():
     run = methods("--device", "cpu", "--verify")
-    assert "on-demand ✓" in run.stdout
-    assert "✗ measured, and not as stated" in " ".join(run.stdout.split())
+    assert_states(run.stdout, "on-demand ✓", "✓ measured", "✗ measured", "not as stated")
 
 
 @pytest.mark.parametrize(

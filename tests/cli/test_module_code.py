@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.calls import COMMAND
+from tests.texts import assert_states
 
 from firsttouch.base import modules
 from firsttouch.base.errors import UsageError
@@ -79,8 +80,7 @@ begun.wait(60)
 @pytest.mark.parametrize("target", ["work", "lambda: work()", "threading.Timer(0, work).run"])
 def test_a_module_that_starts_a_thread(tmp_path: Path, target: str) -> None:
     sentence = loaded(tmp_path, THREAD.replace("TARGET", target))
-    assert "starts a thread when it is loaded, which goes on (" in sentence
-    assert f"{tmp_path / 'mine.py'}:" in sentence
+    assert_states(sentence, "starts a thread", f"({tmp_path / 'mine.py'}:")
     module_in(tmp_path).ending.set()
     module_in(tmp_path).thread.join(20)
     assert not modules.thread_location()

@@ -70,5 +70,8 @@ def test_each_other_value_is_a_machine_of_its_own() -> None:
 
 def test_all_values_that_a_file_may_have_are_listed() -> None:
     text = " ".join(printed("--values").split())
-    assert "uvm.service time one service of a GPU's faults in a block, without copies" in text
-    assert "time: a number in ns, us, ms, s" in text
+    values = {value["name"]: value for value in json.loads(printed("--values", "--json"))["values"]}
+    service = values["uvm.service"]
+    assert (service["kind"], "ns, us, ms, s" in service["takes"]) == ("time", True)
+    assert f"uvm.service time {service['about']}" in text
+    assert f"time: {service['takes']}" in text

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.texts import assert_states
 
 from firsttouch.cli import progress
 from firsttouch.engine.planned import Planned
@@ -30,12 +31,11 @@ def test_a_log_gets_the_state_of_a_run_without_output(
     shown.recorded(todo[0], record)
     shown.point(todo[1])
     text = ""
-    while "; now hotspot on opencl:0 strategy=svm-fine" not in text:
+    while (current := "hotspot on opencl:0 strategy=svm-fine") not in text:
         time.sleep(0.01)
         text += capsys.readouterr().err
     shown.end()
-    assert "1 of 2 points in " in text
-    assert " left; now hotspot on opencl:0 strategy=svm-fine" in text
+    assert_states(text.splitlines(), "1 of 2 points in ", " left", current)
 
 
 def test_the_time_of_an_experiment_is_that_of_its_own_points(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.texts import assert_states
 
 from firsttouch.cli.summary import show
 from firsttouch.harness.outcomes.report import PointSummary, summary
@@ -31,7 +32,8 @@ def of(application: str) -> list[PointSummary]:
 
 
 def test_few_points_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown([*of("lud"), *of("pointer_tree")], capsys)
+    skipped, *others = of("pointer_tree")
+    lines = shown([*of("lud"), skipped, *others], capsys)
     assert ["lud"] in lines
     assert [
         "managed+prefetch",
@@ -50,9 +52,7 @@ def test_few_points_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None
     ] in lines
     assert ["explicit", "skipped"] in lines
     assert "10 points: 9 verified, 1 skipped." in " ".join(lines[-2])
-    assert " ".join(lines[-1]) == (
-        "- explicit of pointer_tree: skipped: a copy's pointers would still lead into the original"
-    )
+    assert " ".join(lines[-1]) == f"- explicit of pointer_tree: skipped: {skipped.reason}"
 
 
 def test_many_points_have_a_line_per_application(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_suspect_points_have_a_mark_and_the_rule(capsys: pytest.CaptureFixture[s
     odd = [replace(row, suspect="part-above-whole") if row.strategy == "managed" else row for row in rows]
     lines = [" ".join(line) for line in shown(odd, capsys)]
     assert [line.split()[-1] for line in lines if line.startswith("managed ")] == ["!"]
-    assert "- managed of lud: suspect: part-above-whole" in lines
+    assert_states(lines, "- managed of lud", "suspect: part-above-whole")
     assert "suspect" in next(
         " ".join(line) for line in shown([*odd, *of("bfs"), *ROWS[:40]], capsys) if line[0] == "lud"
     )
@@ -104,7 +104,8 @@ def test_what_a_search_for_the_best_share_found_is_said(capsys: pytest.CaptureFi
     found = {"best_share": 0.7, "best_speedup": 1.3, "best_speedup_low": 1.1, "best_speedup_high": 1.4}
     lines = shown([replace(managed, **found), replace(managed, **found, status="failed")], capsys)
     told = [" ".join(line) for line in lines if "share" in line]
-    assert told == ["- managed of kmeans_concurrent: best share 0.7: 1.3 times as fast as the GPU alone (1.1 to 1.4)"]
+    assert len(told) == 1
+    assert_states(told, "managed of kmeans_concurrent", "best share 0.7", "1.3 times", "(1.1 to 1.4)")
 
 
 def test_kernel_times_have_a_column_and_an_explanation_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +114,7 @@ def test_kernel_times_have_a_column_and_an_explanation_where_there_are_any(capsy
     told = " ".join(map(" ".join, shown(timed, capsys)))
     assert "compute GPU kernel" in told
     assert "998 ms 995 ms" in told
-    assert "Kernel times are means of separate runs, so chance may put them above compute." in told
+    assert "Kernel times are means" in told
     untimed = " ".join(map(" ".join, shown([replace(row, gpu_ms=998.0) for row in rows], capsys)))
     assert "ernel" not in untimed
     assert "998 ms" not in untimed
@@ -124,7 +125,7 @@ def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -
     unsure = [replace(row, relative_time_low=0.7, relative_time_high=1.02) for row in rows]
     lines = shown(unsure, capsys)
     assert "~0.76" in next(line for line in lines if line[0] == "managed+prefetch")
-    assert "~: the interval of the ratio includes 1." in " ".join(map(" ".join, lines))
+    assert_states(" ".join(map(" ".join, lines)), "~: ", "includes 1.")
     sure = [replace(row, relative_time_low=0.7, relative_time_high=0.8) for row in rows]
     assert "~" not in " ".join(map(" ".join, shown(sure, capsys)))
 
@@ -136,7 +137,9 @@ def test_a_missing_ratio_of_memory_is_explained_where_other_programs_used_the_me
         replace(row, relative_memory=None, peak_machine_bytes=400 << 20, peak_machine_noise_bytes=90 << 20)
         for row in of("lud")
     ]
-    assert "also changed by up to 90 MiB without" in " ".join(word for line in shown(loud, capsys) for word in line)
+    assert_states(
+        " ".join(word for line in shown(loud, capsys) for word in line), "relative memory", "changed", "90 MiB"
+    )
     quiet = [replace(row, relative_memory=0.6, relative_memory_low=0.5, relative_memory_high=1.1) for row in loud]
     words = [word for line in shown(quiet, capsys) for word in line]
     assert "~0.60" in words
@@ -148,5 +151,5 @@ def test_a_baseline_without_a_time_is_named(tried: bool, capsys: pytest.CaptureF
     rows = [replace(row, relative_to="pinned", relative_time=None) for row in of("lud") if row.strategy != "pinned"]
     show([replace(row, strategy="pinned") if tried and not i else row for i, row in enumerate(rows)])
     said = capsys.readouterr().out
-    assert "No ratios: pinned has no time" in said
+    assert "No ratios: pinned" in said
     assert ("add --strategy pinned" in said) != tried

@@ -33,5 +33,14 @@ def drawn(figure, records):
     return drawing, texts_of(drawing)
 
 
+def domains_of(part, channel):
+    """The ends of the scales of a channel, such as "x", in all charts of a specification."""
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    found = set().union(*(domains_of(one, channel) for one in inner))
+    encoded = part.get(channel) if isinstance(part, dict) else None
+    scale = encoded.get("scale") if isinstance(encoded, dict) else None
+    return found | {tuple(scale["domain"])} if scale and "domain" in scale else found
+
+
 def rows_of(drawing, kind="point"):
     return [row for row in drawing.spec["datasets"]["rows"] if row["kind"] == kind]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import msgspec
 import pytest
 import sample
 from drawn import drawing_of, texts_of
 from test_page import Elements, section
+from tests.findings import assert_finding
+from tests.texts import assert_states
 
 from firsttouch.experiments.contract.base import ReportSection
 from firsttouch.harness.outcomes import report
@@ -25,7 +28,6 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.page import render
 from firsttouch.report.palette import Palette
-from firsttouch.report.sentences import sentences
 
 MIB, GIB = 2**20, 2**30
 
@@ -63,9 +65,7 @@ def test_ratios_figures_and_findings_are_to_the_strategy_that_the_call_names(bas
     derived = derive([r for r in compared_to(baseline) if r.device == "cuda:0"])
     assert own
     assert {figure.title.rpartition(" to ")[2] for figure in report.overview(derived)} == {baseline, "explicit+pinned"}
-    words = " ".join(sentences(of_all(derived)))
-    assert "relative to explicit," not in words
-    assert ("relative to managed, geometric mean" in words) == (baseline == "managed")
+    assert {found.conditions["baseline"] for found in of_all(derived) if found.claim.id == "app.mean"} == {baseline}
 
 
 def test_a_baseline_that_no_version_knows_is_the_usual_one():
@@ -80,8 +80,8 @@ def test_the_summary_has_a_row_per_point_with_what_was_derived():
     assert (managed.total_ms, managed.compute_ms, managed.peak_device_bytes) == (pytest.approx(111.92), 84, 64 * MIB)
     assert managed.relative_memory == 72 / 128
     assert (managed.relative_compute, managed.verified) == (pytest.approx(2.4), True)
-    assert by_name["hotspot", "unified"].reason == "the CPU of cuda:0 cannot use device memory in place"
-    assert by_name["hotspot", "unified"].total_ms is None
+    (skipped,) = (record for record in sample.app_results().records if record.status == "skipped")
+    assert (by_name["hotspot", "unified"].reason, by_name["hotspot", "unified"].total_ms) == (skipped.reason, None)
     assert by_name["bfs", "managed"].reason == "node 7 has cost 3, not 2"
     assert [row.conditions for row in rows if row.application == "srad"] == [{"size": n} for n in (MIB, MIB, GIB, GIB)]
 
@@ -240,7 +240,7 @@ def test_kernel_times_have_heat_maps_where_they_were_measured():
     timed = [kernel(app, s, ms) for app in ("bfs", "srad") for s, ms in (("explicit", 10.0), ("managed", 25.0))]
     (overview, *_) = report.sections(derive(timed), {}, {})
     (heat,) = [f for f in overview.figures if getattr(f, "z", "") == "relative_kernel"]
-    assert heat.title == "Kernel time relative to explicit"
+    assert heat.title.endswith("explicit")
     assert "2.5" in texts_of(drawing_of(heat, overview.records))
     (row, _, _, _) = report.summary(timed)
     assert (row.kernel_ms, row.kernel_sd_ms, row.relative_kernel) == (10, 0.1, 1)
@@ -252,16 +252,13 @@ def test_kernel_times_have_heat_maps_where_they_were_measured():
 
 
 def test_a_finding_says_where_kernels_and_the_whole_run_disagree():
-    def said(*managed):
-        found = of_application(derive([kernel("a", "explicit", 10.0), kernel("a", "managed", *managed)]))
-        return [text for text in sentences(found) if "kernels" in text]
+    def found(*managed):
+        return of_application(derive([kernel("a", "explicit", 10.0), kernel("a", "managed", *managed)]))
 
-    assert said(20.0, 0.5) == [
-        "Under managed the kernels take 2 times as long as under explicit, the whole run 0.72 times."
-    ]
-    assert said(5.0, 2.0)
-    assert not said(20.0, 2.0)
-    assert not said(10.1, 0.5)
+    assert_finding(found(20.0, 0.5), "app.kernels", strategy="managed", baseline="explicit", value=2.0, run=0.722)
+    assert "app.kernels" in ids(found(5.0, 2.0))
+    assert "app.kernels" not in ids(found(20.0, 2.0))
+    assert "app.kernels" not in ids(found(10.1, 0.5))
 
 
 def test_one_application_needs_no_overview():
@@ -277,13 +274,14 @@ def test_sections_of_one_application_are_adjacent_across_devices():
 
 def test_the_page_has_each_section(page):
     one = section(page, "app: hotspot", "cuda:0")
-    assert "What does each memory strategy cost hotspot (iterate on the GPU, read at the end)?" in one
-    assert "The fastest strategy is managed+both, at 55.9 ms, 0.89 times explicit's 62.9 ms" in one
-    assert "1 point: the CPU of cuda:0 cannot use device memory in place strategy unified" in one
-    assert "GPU fault groups" in one
-    assert "417" in one
-    assert "for applications, from the first allocation to the end of the last readback" in one
-    assert "SourceRodinia" in one
+    (found,) = (s for s in sections_of(sample.app_results().records) if s.name == "app: hotspot")
+    assert_states(found.question, "hotspot", "(iterate on the GPU,")
+    fastest = {"strategy": "managed+both", "value": 55.92, "ratio": 0.889, "other_strategy": "explicit"}
+    assert_finding(found.findings, "app.fastest", **fastest, other_value=62.92)
+    (skipped,) = found.skipped
+    assert (skipped.count, skipped.which) == (1, "strategy unified")
+    assert_states(unescape(one), found.question, found.answer, f"1 point: {skipped.text} {skipped.which}")
+    assert_states(one, "GPU fault groups", "417", "first allocation", "last readback", "SourceRodinia")
     assert "wrong: node 7" not in one
     assert "node 7 has cost 3, not 2" in section(page, "app: bfs", "cuda:0")
 
@@ -406,8 +404,7 @@ def test_all_skipped():
     skips = [sample.app(a, "managed", status="skipped", reason="no device") for a in ("bfs", "srad")]
     page = render({"out": Results(sample.machine(), None, skips, [])}, sample.WITH_APPS)
     one = section(page, "app: bfs", "cuda:0")
-    assert "Nothing was measured: no device." in one
-    assert "1 point: no device" in one
+    assert_states(one, "Nothing was measured", "no device.", "1 point: no device")
     assert "<svg" not in page
 
 
@@ -442,7 +439,8 @@ def test_an_experiment_that_fails_to_divide_its_records_has_one_section(method):
     setattr(Broken, method, broken)
     (one,) = sections_of(sample.app_results().records, {"app": Broken()})
     assert one.name == "app"
-    assert one.answer.startswith("These points could not be divided into sections (KeyError)")
+    assert not one.findings
+    assert "(KeyError)" in one.answer
     assert len(one.rows) == 18
 
 
@@ -498,73 +496,86 @@ def test_untrusted_records_make_a_page_without_active_content():
     assert [tag for tag, _ in found.found].count("script") == 1  # the page's own
     assert not [a for _, attributes in found.found for a in attributes if a.startswith("on")]
     assert sample.EVIL in found.text
-    assert "could not be divided" not in page
-    assert "No answer could be derived" not in page
+    assert not re.search(r"\(\w+Error\b", found.text)  # no answer and no division failed
 
 
 # ---------------------------------------------------------------------------------------------- answers
 
 
 def answer(*records):
-    return " ".join(sentences(of_application(derive(records))))
+    return of_application(derive(records))
 
 
 def overview(records):
-    return " ".join(sentences(of_all(derive(records))))
+    return of_all(derive(records))
+
+
+def ids(findings):
+    return [finding.claim.id for finding in findings]
 
 
 def test_explicit_is_the_fastest():
-    said = answer(*(sample.app("a", s) for s in ("explicit", "managed", "pinned")))
-    assert said.startswith(
-        "The fastest strategy is explicit, at 62.9 ms. Time of a run relative to explicit: managed 1.78; pinned 3.5."
-    )
-    assert "The peak memory of managed and pinned is 44 % below explicit's (72 MiB instead of 128 MiB)." in said
+    found = answer(*(sample.app("a", s) for s in ("explicit", "managed", "pinned")))
+    assert ids(found) == ["app.fastest", "app.relative", "app.relative", "app.memory"]
+    assert_finding(found, "app.fastest", strategy="explicit", value=62.92, other_strategy=None, rivals=())
+    for strategy, ratio in (("managed", 1.779), ("pinned", 3.503)):
+        assert_finding(found, "app.relative", strategy=strategy, other_strategy="explicit", ratio=ratio)
+    memory = {"value": 72 * MIB, "baseline_bytes": 128 * MIB, "saved": 43.75}
+    assert_finding(found, "app.memory", strategy=("managed", "pinned"), baseline="explicit", **memory)
 
 
 def test_wrong_data_come_first():
-    said = answer(sample.app("a", "explicit"), sample.app("a", "managed", 0.1, verified=False))
-    assert said.startswith("Incorrect results are excluded: 1 point of managed. Only explicit was measured")
-    assert answer(sample.app("a", "managed", verified=False)).endswith("No run produced a correct result.")
+    found = answer(sample.app("a", "explicit"), sample.app("a", "managed", 0.1, verified=False))
+    assert ids(found)[:2] == ["app.wrong", "app.only"]
+    assert_finding(found, "app.wrong", value="1 point", strategy=("managed",))
+    assert_finding(found, "app.only", strategy="explicit")
+    assert ids(answer(sample.app("a", "managed", verified=False))) == ["app.wrong", "app.none"]
 
 
 def test_no_clear_difference_no_explicit_and_several_settings():
-    said = answer(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
-    assert said.startswith("The fastest strategy is managed, at 62.9 ms, but not clearly faster than svm-fine.")
-    assert "Time of a run relative to managed: svm-fine 1.01; pinned 2.67." in said
-    said = answer(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
-    assert said.startswith("With size 1 MiB, the fastest strategy is explicit")
-    assert said.endswith("Fastest over 2 settings: explicit in 2.")
+    found = answer(sample.app("a", "managed", 1.0), sample.app("a", "svm-fine", 1.01), sample.app("a", "pinned", 4.0))
+    assert_finding(found, "app.fastest", strategy="managed", value=62.92, rivals=("svm-fine",))
+    for strategy, ratio in (("svm-fine", 1.006), ("pinned", 2.669)):
+        assert_finding(found, "app.relative", strategy=strategy, other_strategy="managed", ratio=ratio)
+    found = answer(*(sample.app("a", s, factors={"size": n}) for n in (1, MIB) for s in ("explicit", "managed")))
+    assert (ids(found)[0], ids(found)[-1]) == ("app.fastest", "app.wins")
+    assert_finding(found, "app.fastest", strategy="explicit", size=MIB)
+    assert_finding(found, "app.wins", strategy="explicit", value="2", where="2 settings")
 
 
 def test_an_events_run_is_never_the_fastest():
-    assert "Only explicit was measured" in answer(sample.app("a", "explicit"), events_run("managed", time=0.01))
+    found = answer(sample.app("a", "explicit"), events_run("managed", time=0.01))
+    assert ids(found) == ["app.only"]
+    assert_finding(found, "app.only", strategy="explicit")
 
 
 def test_a_single_run_has_no_interval():
     record = sample.app("a", "explicit")
     record.summary = msgspec.structs.replace(record.summary, n=1)
     (one,) = sections_of([record])
-    assert one.facts[0] == "one sample per point, so the spread between runs is unknown"
+    assert "one sample" in one.facts[0]
     assert one.rows[0][-1][1] == "–"  # noqa: RUF001
     two = msgspec.structs.replace(record, factors={**record.factors, "app": "b"})
-    assert "Each point was run once, so small differences may be chance." in overview([record, two])
+    assert "app.once" in ids(overview([record, two]))
 
 
 def test_an_overview_names_what_it_can_not_compare():
     records = [sample.app("a", "explicit"), sample.app("a", "managed"), sample.app("tree", "managed")]
-    assert overview(records).endswith("Not compared with explicit, under which they have no correct run: tree.")
+    assert_finding(overview(records), "app.not_compared", baseline="explicit", applications=("tree",))
 
 
 def test_no_clear_winner():
-    said = overview([sample.app("a", s, t) for s, t in (("managed", 1.0), ("svm-fine", 1.0))])
-    assert said.startswith("Fastest over 1 application: no strategy clearly in 1.")
+    found = overview([sample.app("a", s, t) for s, t in (("managed", 1.0), ("svm-fine", 1.0))])
+    assert ids(found).count("app.wins") == 1
+    assert_finding(found, "app.wins", strategy=None, value="1", where="1 application")
 
 
 def test_the_overview_counts_wins_and_means():
-    said = overview(sample.app_results().records)
-    assert said.startswith(
-        "Incorrect results are excluded: 1 point of managed. Fastest over 3 applications under 4 settings"
-    )
-    assert ": explicit in 2; managed+both in 1; pinned in 1." in said
-    assert "relative to explicit, geometric mean over 3 of 4 cases without bfs: managed 1.8." in said
+    found = overview(sample.app_results().records)
+    assert ids(found)[:4] == ["app.wrong", "app.wins", "app.wins", "app.wins"]
+    assert_finding(found, "app.wrong", value="1 point", strategy=("managed",))
+    for strategy, times in (("explicit", "2"), ("managed+both", "1"), ("pinned", "1")):
+        assert_finding(found, "app.wins", strategy=strategy, value=times, where="3 applications under 4 settings")
+    where = {"baseline": "explicit", "over": "3 of 4 cases without bfs"}
+    assert_finding(found, "app.mean", strategy="managed", value=1.779, **where)
     assert of_all([]) == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import sample
 from tests.calls import call
 from tests.matrix import matrix
 from tests.schemas import assert_valid
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.records.schema import Party
@@ -130,7 +133,7 @@ def test_a_full_disk_leaves_the_old_page(write):
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, preexec_fn=little_room)
     assert done.returncode == 2
-    assert f"cannot write the report to {directory}/report.html: File too large" in done.stderr
+    assert_states(done.stderr, f"{directory}/report.html: {os.strerror(errno.EFBIG)}")
     assert (directory / "report.html").read_text() == "old"
     assert sorted(p.name for p in directory.iterdir()) == ["machine.json", "report.html", "results.jsonl"]
 
@@ -147,14 +150,14 @@ def test_few_descriptors_give_one_message(write):
     assert "Traceback" not in done.stderr
     if done.returncode != 0:  # what the renderer needs depends on its version
         assert done.returncode == 2
-        assert "a figure could not be drawn: " in done.stderr
+        assert "not be drawn" in done.stderr
 
 
 @pytest.mark.exhaustive
 def test_a_device_that_is_named_is_written_to(write):
     done = call("report", write(sample.results()), "-o", "/dev/full")
     assert done.returncode == 2
-    assert "cannot write the report to /dev/full: No space left on device" in done.stderr
+    assert_states(done.stderr, f"/dev/full: {os.strerror(errno.ENOSPC)}")
 
 
 @pytest.mark.exhaustive

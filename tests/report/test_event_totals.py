@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import sample
 from test_page import Elements, section
+from tests.texts import assert_states
 
 from firsttouch.profile.events.log import MemoryEvent, Span
 from firsttouch.profile.events.sums import Course, CourseRow
@@ -54,7 +55,7 @@ def test_totals_of_points_that_had_events():
 def test_points_without_events_have_a_reason():
     none = {"um_events": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
-    assert f"Measured without the requested events 2 points: {sample.EVIL}" in text_of(page)
+    assert f"requested events 2 points: {sample.EVIL}" in text_of(page)
     assert page.count("<script") == 1  # the page's own
     assert "Unified-memory events" not in page
 
@@ -92,10 +93,7 @@ def test_the_timeline_of_the_point_that_moved_most(write):
     trace.add(records[1], moves(200.0, 3000, 2 * MIB))
     page = write_report([directory]).read_text()
     text = text_of(page)
-    assert (
-        "Bytes moved by the driver over time. The point that moved most: size 2 MiB, allocator managed, agent gpu."
-        in text
-    )
+    assert "moved most: size 2 MiB, allocator managed, agent gpu." in text
     assert ">host to device</text>" in page
     assert ">device to host</text>" in page
     assert {"2 GiB", "4 GiB"} & set(re.findall(r">([^<>]+)</text>", page))
@@ -118,10 +116,7 @@ def test_a_missing_trace_is_a_warning_where_bytes_moved(write):
     directory = write(results(point(MIB, MOVED)))
     (found,) = load([directory]).values()
     (warning,) = found.warnings
-    assert warning == (
-        f"{directory} has no events.json, so the figures of bytes over time are missing; copy it from where the run "
-        "wrote it, and draw the report again"
-    )
+    assert_states(warning, f"{directory} has no events.json", "copy it", "draw the report again")
     assert "has no events.json" in write_report([directory]).read_text()
     Trace(directory).add(found.records[0], moves(100.0, 20, 4096))
     assert not next(iter(load([directory]).values())).warnings

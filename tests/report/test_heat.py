@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from drawn import drawing_of, drawn, point
+from tests.texts import assert_states
 
 from firsttouch.records.figures import Heat
 from firsttouch.report.svg import to_svg
@@ -27,7 +28,8 @@ def test_a_cell_shows_its_value():
     drawing, texts = drawn(RATIOS, grid())
     assert {"0.26", "0.35", "0.51", "0.60", "2.51", "2.60", "CPU threads", "gpu", "relative to alone"} <= set(texts)
     assert drawing.title == "Relative to alone by CPU threads and gpu"
-    assert drawing.notes[:2] == ["Each cell shows the counter ratio of one point.", "Blue is below 1, orange above."]
+    assert_states(drawing.notes, "cell", "counter ratio")
+    assert_states(drawing.notes, "below 1", "above")
     assert "Held constant: allocator managed." in drawing.notes
 
 
@@ -60,7 +62,7 @@ def test_other_conditions_get_panels_and_are_never_averaged():
     drawing, texts = drawn(Heat(x="cpu", y="gpu", z="ratio", facet="scope", centre=1), records)
     assert {"scope device type u64", "scope system type f64"} <= set(texts)  # in two lines
     assert [texts.count(f"0.5{n}") for n in range(4)] == [4] * 4
-    assert drawing.title == "Ratio by cpu and gpu, for each scope and type"
+    assert_states(drawing.title, "Ratio", "cpu and gpu", "each scope and type")
 
 
 def test_points_of_equal_conditions_are_not_drawn_over_each_other():
@@ -68,14 +70,14 @@ def test_points_of_equal_conditions_are_not_drawn_over_each_other():
         RATIOS, [*grid(), point({"cpu": 1, "gpu": 64, "allocator": "managed"}, counters={"ratio": 9})]
     )
     assert "9.00" not in texts
-    assert any(note.startswith("1 more point with the same conditions") for note in drawing.notes)
+    assert_states(drawing.notes, "1 more point", "same conditions")
 
 
 def test_what_was_not_measured_is_blank():
     drawing, texts = drawn(RATIOS, [r for r in grid() if r.factors["cpu"] != 10 or r.factors["gpu"] != 64])
     assert "2.51" not in texts
     assert "2.60" in texts
-    assert "Blank cells have no value." in drawing.notes
+    assert_states(drawing.notes, "Blank cells")
 
 
 def test_suspect_values_are_shown_and_do_not_set_the_colours():
@@ -136,7 +138,7 @@ def test_a_series_of_words_makes_a_matrix():
     assert texts.index("rss") < texts.index("node0") < texts.index("free")
     assert texts.count("−1 MiB") >= 2  # noqa: RUF001
     assert {"+1 MiB", "+2 MiB", "0", "change"} <= set(texts)
-    assert drawing.notes[0] == "Each cell shows one counter (change_…_bytes) of one point."
+    assert_states(drawing.notes, "counter (change_…_bytes)")
 
 
 def test_values_that_are_not_sure_are_marked_and_told_with_their_interval():

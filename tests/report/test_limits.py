@@ -11,8 +11,10 @@ import pytest
 import sample
 from browser import CHROMIUM, Browser
 from tests.kept_runs import stored_run
+from tests.texts import assert_states
 
 from firsttouch.engine.work_kinds import reportable_experiments
+from firsttouch.report.chapters import chapters
 from firsttouch.report.page import load, render, write_report
 from firsttouch.report.roles import MOST_SERIES, assign
 
@@ -103,12 +105,16 @@ def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 40)
-    page = render(load([stored_run("h200-pagefault")]), reportable_experiments())
-    assert "This page is thinned:" not in page  # 38 points
+    loaded = load([stored_run("h200-pagefault")])  # 38 points
+    assert [chapter.thinned for chapter in chapters(loaded, reportable_experiments())] == [""]
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 20)
-    page = render(load([stored_run("h200-pagefault")]), reportable_experiments())
-    assert re.search(r"This page is thinned: \d+ of 38 points are in no table", page)
-    assert re.search(r">\d+ of \d+ measured points; firsttouch report --format csv writes all", page)
+    (chapter,) = chapters(loaded, reportable_experiments())
+    left_out = sum(section.left_out for section in chapter.sections)
+    assert 10 < left_out < 38
+    assert_states(chapter.thinned, f"{left_out} of 38 points", "firsttouch report --format csv")
+    page = render(loaded, reportable_experiments())
+    assert chapter.thinned in page
+    assert re.search(r">\d+ of \d+ measured points; firsttouch report --format csv", page)
 
 
 @pytest.mark.parametrize(

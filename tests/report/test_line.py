@@ -101,7 +101,7 @@ def test_a_ring_marks_the_best_share_of_each_strategy():
     rows = drawing.spec["datasets"]["rows"]
     assert {(r["colour"], r["x"]) for r in rows if r["marked"]} == {("explicit", 0.5), ("pinned", 1)}
     assert len(rows) == 6
-    assert {"explicit", "pinned", "part of the work on the GPU"} <= set(texts)
+    assert {"explicit", "pinned", SHARES.x_title} <= set(texts)
     assert "managed" not in texts
     assert "datum.marked" in str(drawing.spec)
     assert "datum.marked" not in str(drawn(TIMES, [iterations("none")])[0].spec)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from drawn import texts_of
+from drawn import domains_of, texts_of
 from tests.matrix import matrix
+from tests.texts import assert_states
 
 from firsttouch.harness.outcomes import report
 from firsttouch.records.figures import MemoryTimeline
@@ -64,43 +65,48 @@ def test_strategies_are_side_by_side_with_common_scales() -> None:
     assert {"explicit, 1 s", "managed, 2 s", "Host", "Device", "compute", "peak 128 MiB", "peak 64 MiB"} <= {*texts}
     assert texts.count("Host") == texts.count("Device") == 2
     assert texts.count("128 MiB") == 2  # on the host's axis of both
-    assert "All panels have the same scales." in drawing.notes
+    assert domains_of(drawing.spec, "x") == {(0, 2.0)}
+    assert_states(drawing.notes, "All panels", "same scales")
     ends = [row["x"] for row in rows_of(drawing, part="line") if row["panel"] == "c0-host"]
     assert ends[-1] == 1.0  # the line ends with its phases
 
 
 def test_phases_tell_their_time_and_by_how_much_memory_grew() -> None:
-    drawing = draw_courses({"managed": course(apart="a page may be in both counts.")})
+    apart = "a page may be in both counts."
+    drawing = draw_courses({"managed": course(apart=apart)})
     assert drawing.spec is not None
     told = {text.split("\N{BROKEN BAR}")[0]: text for _, text, *_ in drawing.spec["usermeta"]["points"]}
     assert "200 ms to 900 ms, 700 ms" in told["compute"]
     assert "device +32 MiB" in told["compute"]
     assert "host +64 MiB" in told["allocate"]
     assert {"0", "1", "5"} <= {row["text"] for row in rows_of(drawing, part="band", row=1)}
-    assert "a page may be in both counts." in drawing.notes
-    assert "Bands from left to right: allocate, compute, readback." in drawing.notes
+    assert apart in drawing.notes
+    assert_states(drawing.notes, "allocate, compute, readback")
 
 
 def test_without_a_source_the_device_has_no_panel_but_a_reason() -> None:
-    drawing = draw_courses({"explicit": course(device=0, source="", why="the memory of opencl:0 is the host's")})
+    why = "the memory of opencl:0 is the host's"
+    drawing = draw_courses({"explicit": course(device=0, source="", why=why)})
     assert "Device" not in texts_of(drawing)
-    assert "The device's memory is not shown: the memory of opencl:0 is the host's." in drawing.notes
-    assert not any("in use by all programs" in note for note in drawing.notes)
+    assert_states(drawing.notes, "not shown", why)
+    assert not any("all programs" in note for note in drawing.notes)
 
 
 def test_a_much_longer_strategy_does_not_squash_the_others() -> None:
     drawing = draw_courses({"explicit": course(seconds=0.8), "managed": course(seconds=20.0)})
-    assert "Each panel has its own scale of time." in drawing.notes
+    assert domains_of(drawing.spec, "x") == {(0, 800.0), (0, 20.0)}  # ms and s
+    assert_states(drawing.notes, "Each panel", "own scale")
     assert "time in phases, ms" in texts_of(drawing)  # of the short one
 
 
 def test_what_was_too_short_for_readings_is_named_and_not_drawn() -> None:
     drawing = draw_courses({"explicit": course(seconds=0.02), "managed": course()})
-    assert "Not drawn, as memory was read every 10 ms and the phases were too short: explicit (20 ms)." in drawing.notes
+    assert_states(drawing.notes, "Not drawn", "10 ms", "explicit (20 ms)")
     assert not any("explicit" in text for text in texts_of(drawing))
     alone = draw_courses({"explicit": course(seconds=0.02)})
     assert (alone.spec, alone.rows) == (None, [["explicit", "20 ms"]])
-    assert alone.notes == ["Not drawn, as memory was read every 10 ms and the phases were too short: explicit (20 ms)."]
+    assert len(alone.notes) == 1
+    assert_states(alone.notes, "Not drawn", "10 ms", "explicit (20 ms)")
 
 
 def test_points_of_one_condition_are_drawn_and_it_is_named() -> None:

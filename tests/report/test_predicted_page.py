@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from tests.calls import call
 from tests.predicted import write_predicted
+from tests.texts import assert_states
 
 from firsttouch.model.scope import NOT_MODELLED
+from firsttouch.records.reading import load_results
+from firsttouch.report.conclusions import conclusions
 
 RESULTS = Path(__file__).parents[2] / "results"
 SAID = re.compile(r"Predicted for h200-pcie")
@@ -104,11 +107,14 @@ def test_what_predicted_times_lack_stands_on_every_first_screen(tmp_path: Path):
     module = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
     run = ("app", "smooth", "--module", module, "--device", "model:gh200", "--strategy", "managed", "--size", "64MiB")
     text = " ".join(call(*run, "--out", tmp_path / "run").stdout.split())
-    assert "The kernels of smooth were not measured, and are not in the times." in text
-    assert "for a run of smooth, without what was not measured" in text
+    screen = conclusions(load_results(tmp_path / "run")).screen
+    (lacking,), (number,) = screen.lacking, screen.numbers
+    assert_states(lacking, "kernels of smooth", "not measured")
+    assert_states(number.text, "run of smooth", "without", "not measured")
+    assert_states(text, lacking, number.text)
     call("report", tmp_path / "run", "--module", module)
     whole = (tmp_path / "run" / "report.html").read_text()
-    assert whole.count("The kernels of smooth were not measured, and are not in the times.") >= 2
+    assert whole.count(lacking) >= 2
     assert "assumptions" in whole
 
 

@@ -11,6 +11,7 @@ from browser import CHROMIUM
 from tests.calls import call
 from tests.profile.profiles import MiB, gpu, header, mark, write
 from tests.schemas import assert_valid
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.profile import schema as s
@@ -46,6 +47,10 @@ def words(page):
     return " ".join(text_of(page).split())  # no-break spaces as well
 
 
+def sentences(page):
+    return words(page).split(". ")
+
+
 MARKS = [mark(0.1, "load"), mark(1.0, kind="end"), mark(1.0, "solve"), mark(1.5, "inner"), mark(1.8, kind="end")]
 MARKS += [mark(3.5, kind="end")]
 
@@ -56,7 +61,7 @@ def test_the_title_answers(tmp_path):
     answer = "./app arg (exit status 3): peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
     assert f"<h1>{answer}</h1>" in page
     assert f"<title>firsttouch: {answer}</title>" in page
-    assert "gpu:0 rose by 500 MiB over the 600 MiB that were used before, at 3 s in solve." in words(page)
+    assert_states(sentences(page), "gpu:0", "500 MiB", "600 MiB", "at 3 s in solve")
     assert "5,000 minor and 1 major page faults" in words(page)
 
 
@@ -85,38 +90,37 @@ def test_tables_have_the_numbers_of_the_summary(tmp_path):
         s.Mappings(t=1.1, key=0, rows=[s.Mapping("[heap]", 1, 900 * MiB, 730 * MiB, 64 * MiB)]),
         s.BriefProcesses(t=1.0, count=30, names={"true": 29, "ls": 1}),
     ]
-    text = words(page_of(tmp_path, *MARKS, *lines, gpus=[gpu()]))
+    page = page_of(tmp_path, *MARKS, *lines, gpus=[gpu()])
+    text = words(page)
     assert "load 100 ms 900 ms 1000 MiB +920 MiB 0 B 0 990 0" in text
     assert "101 child child 500 ms 1.5 s 200 MiB 149 0 killed by SIGKILL" in text
     assert "[heap] 1 900 MiB 730 MiB 64 MiB" in text
-    assert "Read at 1.1 s, the nearest reading to the peak at 1 s (host) and 3 s (gpu:0)." in text
+    assert_states(sentences(page), "1.1 s", "1 s (host) and 3 s (gpu:0)")
     assert "in huge pages 64 MiB 9 %" in text
-    assert (
-        "30 further processes started and ended between two ticks, and no memory was read: true (29) and ls (1)."
-        in text
-    )
-    assert "trace: CUPTI is missing pip install it" in text
-    assert "40 ms of processor time and 20 ms of the process that asks the GPUs, 1.5 % of one core" in text
+    assert_states(sentences(page), "30 further processes", "true (29) and ls (1)")
+    assert "trace: CUPTI is missing <code>pip install it</code>" in page
+    assert_states(sentences(page), "40 ms of processor time", "20 ms", "1.5 % of one core")
 
 
 def test_rare_readings_are_dots_with_the_time_at_which_they_were_made(tmp_path):
     page = page_of(tmp_path, s.Samples(of="total", columns=["pss"], rows=[[0.1, 30 * MiB], [3.9, 70 * MiB]]))
-    assert "at most 70 MiB when it was read, at 3.9 s with 80 MiB resident." in words(page)
+    assert_states(sentences(page), "at most 70 MiB", "at 3.9 s", "80 MiB resident")
     assert "PSS, now and then" in page
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_found_phases_are_called_that(tmp_path):
     text = words(page_of(tmp_path))
-    assert "The target named no phases. These are spans in which its resident memory rose, stayed or fell." in text
+    assert "target named no phases" in text
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_where_pages_were_touched_first_is_shown_if_it_is_known(tmp_path):
-    assert "touched first" not in page_of(tmp_path)
+    assert 'id="first-touches"' not in page_of(tmp_path)
     lines = [*touched("init", "/app", "app.c", 12, 20, "[heap]"), *touched("", "/lib.so", "", 0, 10, "anonymous")]
-    text = words(page_of(tmp_path / "other", *lines))
-    assert "Where pages were touched first" in text
+    page = page_of(tmp_path / "other", *lines)
+    assert '<section id="first-touches">' in page
+    text = words(page)
     assert "init app.c:12 1,280 66.7 [heap] 1,280" in text
     assert "\N{EN DASH} /lib.so 640 33.3 anonymous 640" in text
     assert "One of 64 page faults was sampled" in text
@@ -165,7 +169,7 @@ def test_a_profile_that_was_cut_short_is_drawn(tmp_path, whole):
     directory = write(tmp_path, whole=whole)
     with (directory / s.FILE).open("ab") as file:
         file.write(b'{"line":"sampl')
-    assert ("The profiler ended before the target" in page_of_existing(directory)) is not whole
+    assert ("profiler ended before" in page_of_existing(directory)) is not whole
 
 
 def page_of_existing(directory):
@@ -176,7 +180,7 @@ def test_a_profile_without_memory_is_a_page(tmp_path):
     import msgspec
 
     (tmp_path / s.FILE).write_bytes(msgspec.json.encode(header(gpus=[gpu()])) + b"\n")
-    assert "./app arg: no memory was read" in page_of_existing(tmp_path)
+    assert page_of_existing(tmp_path).startswith("./app arg: no memory ")
 
 
 def test_hostile_numbers_are_drawn(tmp_path):
@@ -206,12 +210,12 @@ def test_several_profiles_have_their_peaks_side_by_side(tmp_path):
     directories = [write(tmp_path / f"run-{i}", rank=str(i), gpus=[gpu()]) for i in range(2)]
     page = write_profile(directories, tmp_path / "both.html").read_text()
     text = words(page)
-    assert "2 profiles of ./app arg: peak 1000 MiB on the host in each" in text
+    assert_states(page.splitlines(), "<h1>2 profiles of ./app arg", "1000 MiB on the host")
     for i in range(2):
         assert f"run-{i}, rank {i} 1000 MiB 1 s 500 MiB 4 s 5,000 1 exit status 3" in text
     svg = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
     assert svg.count(">run-1, rank 1<") == 2
-    assert "gpu:0: memory of all programs over the reading before" in svg
+    assert "gpu:0: memory of all programs" in svg
 
 
 def test_memory_that_only_processes_are_counted_for_is_named_as_theirs(tmp_path):
@@ -219,13 +223,13 @@ def test_memory_that_only_processes_are_counted_for_is_named_as_theirs(tmp_path)
     about = {"gpus": [gpu(before=s.GpuMemory())]}
     directories = [write(tmp_path / f"run-{i}", own, rank=str(i), **about) for i in range(2)]
     one = page_of(tmp_path, *MARKS, own, **about)
-    assert "The driver of gpu:0 counts 477 MiB for this program, at 1.2 s in solve; the memory of all" in words(one)
+    assert_states(sentences(one), "driver of gpu:0", "477 MiB for this program", "at 1.2 s in solve")
     svg = re.search(r"<svg.*?</svg>", one, re.DOTALL)[0]
     assert "peak 477 MiB at 1.2 s" in svg
     assert "this program" in svg
     assert "all programs" not in svg
     both = write_profile(directories, tmp_path / "both.html").read_text()
-    assert "gpu:0: memory of the profiled programs" in re.search(r"<svg.*?</svg>", both, re.DOTALL)[0]
+    assert "of the profiled programs" in re.search(r"<svg.*?</svg>", both, re.DOTALL)[0]
 
 
 def test_names_tell_profiles_apart(tmp_path):

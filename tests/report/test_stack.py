@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sample
 from drawn import drawing_of, drawn
+from tests.texts import assert_states
 
 from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.figures import Stack
@@ -34,7 +35,7 @@ def test_conditions_never_share_a_bar():
     drawing, texts = drawn(STACK, [*records, records[0]])
     assert {"budget 50 B", "budget 80 B"} <= set(texts)
     assert drawing.title.endswith("for each budget")
-    assert any(n.startswith("1 more point with the same conditions") for n in drawing.notes)
+    assert_states(drawing.notes, "1 more point", "same conditions")
     assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4
 
 

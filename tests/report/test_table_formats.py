@@ -13,6 +13,7 @@ from tests.calls import call
 from tests.node_of_gpus import Node
 from tests.node_of_gpus import results as node_results
 from tests.profile.profiles import write as write_profile
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.engine.work_kinds import reportable_experiments
@@ -132,7 +133,7 @@ def test_without_pyarrow_the_call_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = call("report", RUN, "--format", "parquet", "-o", tmp_path)
     assert done.returncode == 2
-    assert "needs pyarrow; install it with `pip install 'firsttouch[parquet]'`" in done.stderr
+    assert_states(done.stderr, "needs pyarrow", "`pip install 'firsttouch[parquet]'`")
 
 
 def test_a_profile_is_a_table_and_no_metrics(tmp_path: Path) -> None:
@@ -142,4 +143,4 @@ def test_a_profile_is_a_table_and_no_metrics(tmp_path: Path) -> None:
     assert pq.read_table(directory / "figures" / "curves.parquet").column_names == ["of", "column", "t", "value"]
     refused = call("report", directory, "--format", "openmetrics")
     assert refused.returncode == 2
-    assert "profiles are not written as openmetrics" in refused.stderr
+    assert_states(refused.stderr, "profiles", "openmetrics", "parquet")
