@@ -213,20 +213,20 @@ def test_what_does_not_fit_is_not_estimated() -> None:
     [
         ([QUICK], {"app": "gemmm"}, "unknown application 'gemmm' (did you mean 'gemm'?)"),
         ([QUICK], {"device": "cuda:9"}, "unknown device 'cuda:9' (did you mean 'cuda:0'?)"),
-        ([QUICK], {"device": "cpu"}, "cpu does not run kernels"),
+        ([QUICK], {"device": "cpu"}, "cpu ... kernels"),
         ([QUICK], {"pattern": "itrate"}, "unknown pattern 'itrate' (did you mean 'iterate'?)"),
         ([QUICK], {"app": "gemm", "pattern": "iterate"}, "not both"),
         ([QUICK], {"app": "gemm", "size": "much"}, "--size 'much' is not a size"),
         ([QUICK], {"app": "gemm", "size": "3"}, "gemm needs at least"),
         ([QUICK, VM_QUICK], {}, "different machines"),
-        ([stored_run("h200-pagefault")], {}, "too little about cuda:0 for advice; run: firsttouch run "),
+        ([stored_run("h200-pagefault")], {}, "too little about cuda:0 ... run: firsttouch run "),
         ([QUICK.parent], {}, "holds no results.jsonl"),
     ],
 )
 def test_wrong_calls_are_one_sentence(directories: list[Path], asked: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as error:
         advise(directories, apps=all_apps(), **asked)  # type: ignore[arg-type]
-    assert message in str(error.value)
+    assert_states(str(error.value), message)
     assert "\n" not in str(error.value)
 
 

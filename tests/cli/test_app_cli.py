@@ -112,20 +112,20 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
             (["hotspto"], "unknown application 'hotspto' (did you mean 'hotspot'?)"),
             ([], "name applications, or give --all"),
             (["hotspot", "--strategy", "manged"], "unknown strategy 'manged' (did you mean 'managed'?)"),
-            (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed; without --strategy, all that"),
+            (["hotspot", "--strategy", "managed"], "opencl:0 has no allocator managed ... without --strategy"),
             (["hotspot", "--size", "0"], "'0' is zero bytes"),
-            (["hotspot", "--size", "huge"], "or one of tiny, default, in-memory, oversubscribed"),
-            (["hotspot", "--size", "500TiB"], "of host memory; the limit is"),
+            (["hotspot", "--size", "huge"], "tiny, default ... oversubscribed"),
+            (["hotspot", "--size", "500TiB"], "500 TiB of host memory ... limit is"),
             (["hotspot", "--size", "5"], "hotspot needs at least 12 bytes, more than 5"),
             (["hotspot", "--set", "n=0"], "hotspot: n must be at least 1, not 0"),
             (["lud", "--set", "n=100"], "lud: n must be a multiple of"),
             (["hotspot", "--set", "colour=red"], "unknown factor 'colour'"),
             (["hotspot", "--budget", "1KiB", "--strategy", "explicit"], "has no tiled buffers"),
             (["hotspot", "--oversubscribe", "0"], "'0' is not a number above 0"),
-            (["hotspot", "--oversubscribe", "2"], "opencl:0 shares the host's memory, and oversubscribing it"),
-            (["hotspot", "--strategy", "explicit+pinned"], "opencl:0 between map and unmap only"),
-            (["nn", "--iterations", "3"], "unknown factor 'iterations'; accepted: app, strategy, size, pages"),
-            (["hotspot", "--repeat", "0"], "repeat: '0' is less than can be measured"),
+            (["hotspot", "--oversubscribe", "2"], "opencl:0 shares the host's memory"),
+            (["hotspot", "--strategy", "explicit+pinned"], "opencl:0 ... map and unmap"),
+            (["nn", "--iterations", "3"], "unknown factor 'iterations' ... app, strategy, size"),
+            (["hotspot", "--repeat", "0"], "repeat: '0' is less"),
             (["hotspot", "--iterations", "-1"], "iterations: '-1' is not a whole number"),
             (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
             (["hotspot", "--strategy", ""], "--strategy is empty"),
@@ -134,9 +134,9 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
             (["hotspot", "--relative-to", "bufer"], "unknown strategy 'bufer' (did you mean 'buffer'?)"),
             (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
             (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
-            (["hotspot", "--all"], "--all was given, and hotspot too"),
-            (["--resume"], "o holds no run to continue; name applications, or give --all"),
-            (["hotspot", "--set", "events=on"], "unknown factor 'events'; accepted: app, strategy, size, pages"),
+            (["hotspot", "--all"], "--all ... hotspot"),
+            (["--resume"], "o holds no run ... name applications ... --all"),
+            (["hotspot", "--set", "events=on"], "unknown factor 'events' ... app, strategy, size"),
             (["hotspot", "--module", "nothing.py"], "nothing.py' is not a Python file"),
         ],
         8,
@@ -145,7 +145,7 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
 def test_bad_input_gets_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = app(*arguments, *DEVICE, "--out", "o", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert_states(done.stderr, said)
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "o").exists()
 
@@ -175,14 +175,14 @@ def test_the_cpu_alone_runs_no_application(tmp_path: Path) -> None:
         ("x = 1", "defines no application"),
         ("raise SystemExit(3)", "does not load: SystemExit: 3"),
         ("import nothing_of_that_name", "does not load: ModuleNotFoundError"),
-        (EXAMPLE.read_text().replace('name = "smooth"', 'name = "hotspot"'), "there is an application hotspot already"),
+        (EXAMPLE.read_text().replace('name = "smooth"', 'name = "hotspot"'), "application hotspot already"),
     ],
 )
 def test_an_invalid_module_is_a_wrong_call(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
     done = app("smooth", "--module", "mine.py", "--out", "o", *DEVICE, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert_states(done.stderr, said)
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "o").exists()
 

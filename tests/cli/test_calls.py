@@ -37,22 +37,22 @@ def start(cwd: Path, *words: str, command: Sequence[str] = COMMAND, **more: str)
     ("words", "said"),
     matrix(
         [
-            (("rum",), "unknown command 'rum' (did you mean 'run'?); accepted: machine, methods, run, app, profile"),
-            (("report", "x", "--format", "pdf"), "unknown format 'pdf'; accepted: html, png, svg, csv"),
+            (("rum",), "unknown command 'rum' (did you mean 'run'?) ... machine, methods, run"),
+            (("report", "x", "--format", "pdf"), "unknown format 'pdf' ... html, png, svg"),
             (("report",), "missing argument 'DIR'"),
             (("report", "x", "-o", ""), "a path is empty"),
-            (("run", "--timeout", "x"), "--timeout 'x' is not a number of seconds, more than 0"),
-            (("run", "--timeout", "1e9"), "--timeout '1e9' is not a number of seconds, more than 0 and at most 1e+06"),
-            (("run", "--timeout", "-1"), "--timeout '-1' is not a number of seconds, more than 0"),
-            (("app", "hotspot", "--timeout", "inf"), "--timeout 'inf' is not a number of seconds, more than 0"),
+            (("run", "--timeout", "x"), "--timeout 'x' ... seconds ... more than 0"),
+            (("run", "--timeout", "1e9"), "--timeout '1e9' ... seconds ... at most 1e+06"),
+            (("run", "--timeout", "-1"), "--timeout '-1' ... seconds ... more than 0"),
+            (("app", "hotspot", "--timeout", "inf"), "--timeout 'inf' ... seconds ... more than 0"),
             (("run", "--seed", "1.5"), "--seed '1.5' is not a whole number from 0 to 2^63 - 1"),
             (("run", "--seed", "9" * 400), "is not a whole number from 0 to 2^63 - 1"),
             (("run", "--out", ""), "a path is empty"),
             (("run", "--out", "a\nb", "--resume", "--colour"), "no such option: --colour"),
             (("machine", "more"), "unexpected extra argument"),
             (("methods", "--device"), "option '--device' requires an argument"),
-            (("run", "latency", "--out", "n" * 300), "File name too long; give a directory that can be written"),
-            (("run", "latency", "--out", "loop/x"), "Too many levels of symbolic links"),
+            (("run", "latency", "--out", "n" * 300), f"{os.strerror(errno.ENAMETOOLONG)} ... give a directory"),
+            (("run", "latency", "--out", "loop/x"), os.strerror(errno.ELOOP)),
             (("report", "loop"), "loop"),
             (("run", "late\x1b[31mncy"), r"unknown experiment 'late\u001b[31mncy'"),
         ],
@@ -65,7 +65,7 @@ def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_pat
     done = call(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("firsttouch: ")
-    assert said in done.stderr
+    assert_states(done.stderr, said)
     assert done.stderr.count("\n") == 1, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 

@@ -63,7 +63,7 @@ def test_json_is_the_only_output_on_stdout_and_the_page_escapes_all_text(tmp_pat
     ("arguments", "message"),
     [
         (["x", "y", "--fail-over", "much"], "--fail-over 'much' is not a percentage such as 5%"),
-        ([CPU], "name a second directory to compare it with"),
+        ([CPU], "name a second directory"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(arguments, message):

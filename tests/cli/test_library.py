@@ -204,7 +204,7 @@ def test_a_function_returns_what_its_command_prints(
     [
         ({"timeout": -1}, "--timeout '-1' is not a number of seconds"),
         ({"timeout": float("nan")}, "--timeout 'nan'"),
-        ({"ranks": 0}, "--ranks '0' is not a whole number of processes from 1"),
+        ({"ranks": 0}, "--ranks '0' .* processes from 1"),
         ({"seed": -5}, "--seed '-5'"),
         ({"trust_verified": "nowhere"}, "nowhere"),
     ],

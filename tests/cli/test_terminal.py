@@ -12,6 +12,7 @@ import pytest
 from tests import node_of_gpus
 from tests.calls import call
 from tests.kept_runs import stored_run
+from tests.texts import assert_states
 
 from firsttouch.cli import first_findings, output
 from firsttouch.cli.console import Console
@@ -102,8 +103,8 @@ PAIRS = ("p2p-latency", "p2p-direct", "p2p-copy", "p2p-message")
     [
         (("p2p-message", "collective"), True, ("All-reduce of 2 GPUs", "p2p-message on", "collective on")),
         (("p2p-message", "collective"), False, ("p2p-message on", "collective on")),
-        ((*PAIRS, "collective"), True, ("All-reduce of 2 GPUs", "The report also has the findings of p2p-latency")),
-        ((*PAIRS, "collective"), False, ("p2p-latency on", "more in the report", "also has the findings of")),
+        ((*PAIRS, "collective"), True, ("All-reduce of 2 GPUs", "report ... findings of p2p-latency")),
+        ((*PAIRS, "collective"), False, ("p2p-latency on", "more in the report", "report also has ... findings of")),
     ],
 )
 def test_findings_that_have_no_room_are_said_to_be_in_the_report(
@@ -111,4 +112,4 @@ def test_findings_that_have_no_room_are_said_to_be_in_the_report(
 ) -> None:
     out = _printed(capsys, *experiments, with_numbers=with_numbers)
     assert len(out.splitlines()) <= first_findings.LINES + 1
-    assert all(text in out for text in is_shown), out
+    assert_states(out, *is_shown)

@@ -134,35 +134,32 @@ def test_rows_of_a_file_are_held(tmp_path: Path, changes: dict[str, Any], ratio:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"platform": "other"}, "mine.json:20:4: rows.0.platform: 'other' is none of the file's platforms"),
+        ({"platform": "other"}, "mine.json:20:4: rows.0.platform: 'other' ... platforms"),
         ({"velue": 1}, "rows.0.velue: unknown key"),
         ({"value": {}}, "rows.0.value: expected"),
-        ({"here": None}, "rows: no row says under 'here' which measurement it corresponds to"),
-        (here(experiment="transfr"), "here.experiment: there is no experiment 'transfr' (did you mean 'transfer'?)"),
-        (
-            here(factors={"dirction": "h2d"}),
-            "here.factors: transfer has no factor 'dirction' (did you mean 'direction'?)",
-        ),
-        (here(metric="rate"), "here.metric: transfer has no counter 'rate'"),
-        (here(experiment="app", factors={"app": "srd"}), "here.factors: there is no application 'srd'"),
+        ({"here": None}, "rows: ... no row ... 'here'"),
+        (here(experiment="transfr"), "here.experiment: ... no experiment 'transfr' (did you mean 'transfer'?)"),
+        (here(factors={"dirction": "h2d"}), "here.factors: transfer ... 'dirction' (did you mean 'direction'?)"),
+        (here(metric="rate"), "here.metric: transfer ... no counter 'rate'"),
+        (here(experiment="app", factors={"app": "srd"}), "here.factors: ... no application 'srd'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     done = call("validate", "gh200", "--rows", a_file(tmp_path, **changes))
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert_states(done.stderr, said)
 
 
 def test_a_call_without_a_match_says_what_there_is(tmp_path: Path) -> None:
     for words, said in (
         (["gh20"], "unknown platform 'gh20' (did you mean 'gh200'?)"),
-        (["--rows", a_file(tmp_path)], "no row of mine is about any platform; its rows are about mine"),
-        (["h200-pcie"], "the papers state nothing about h200-pcie; they do about gh200"),
+        (["--rows", a_file(tmp_path)], "no row of mine ... platform ... about mine"),
+        (["h200-pcie"], "nothing about h200-pcie ... about gh200"),
         (["gh200", "--rows", tmp_path / "none.json"], "No such file"),
     ):
         done = call("validate", *words)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert_states(done.stderr, said)
 
 
 def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
@@ -180,9 +177,9 @@ def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gh200", "--measured", "h200-apps-5"], "nothing was measured on NVIDIA GH200 480GB, the device of gh200"),
+        (["gh200", "--measured", "h200-apps-5"], "nothing ... NVIDIA GH200 480GB, the device of gh200"),
         (["--measured", "xeon-vm-apps"], "no platform describes"),
-        (["h200-pcie", "--measured", "h200-message"], "no application was measured on NVIDIA H200"),
+        (["h200-pcie", "--measured", "h200-message"], "no application ... NVIDIA H200"),
         (["--measured", "none"], "holds no results"),
     ],
 )
@@ -192,4 +189,4 @@ def test_measured_results_without_a_match_are_refused(words: list[str], said: st
         *(stored_run(word) if word[:4] in ("h200", "xeon") and word != "h200-pcie" else word for word in words),
     )
     assert done.returncode == 2
-    assert said in done.stderr
+    assert_states(done.stderr, said)
