@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def assert_says(text: str, *facts: str) -> None:
+def assert_states(text: str, *facts: str) -> None:
     """Asserts that a text has each of these: names, numbers with units, options, commands. Where its lines break does
     not matter."""
     flat = " ".join(text.split())

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.calls import call
 from tests.kept_runs import stored_run
 from tests.predicted import write_predicted
-from tests.said import assert_says
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.base.errors import NOT_JUDGED
@@ -101,9 +101,9 @@ def refused(*words: object) -> str:
 
 
 def test_predictions_are_no_source_of_prices_and_are_not_joined_with_measurements(predicted: Path, tmp_path: Path):
-    assert_says(refused("advise", predicted), "predictions", "source of prices")
+    assert_states(refused("advise", predicted), "predictions", "source of prices")
     assert "was predicted, not measured" in refused("fit", predicted, "--out", tmp_path / "mine.json")
-    assert_says(refused("claims", predicted, stored_run("h200-x2-quick")), "one was measured", "the other predicted")
+    assert_states(refused("claims", predicted, stored_run("h200-x2-quick")), "one was measured", "the other predicted")
     assert "was predicted, not measured" in refused("validate", "--measured", predicted)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.calls import call
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.model.platform import platform_names
@@ -40,6 +40,6 @@ def test_the_terminal_answers_before_it_explains(tmp_path: Path) -> None:
     done = call("app", "srad", "--device", "model:gh200", "--size", "64MiB", *strategies, "--out", tmp_path / "run")
     assert done.returncode in (0, NOT_JUDGED), done.stderr
     text = " ".join(done.stdout.split())
-    assert_says(text, "no strategy is clearly", "explicit takes", "The report lists")
+    assert_states(text, "no strategy is clearly", "explicit takes", "The report lists")
     assert not DONE.search(text.replace("Predicted, not measured", ""))
     assert not any(one in text for one in NOT_MODELLED)

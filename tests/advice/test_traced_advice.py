@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.port.traces import PROGRAM, Calls
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.advice.advisor import prices_of
 from firsttouch.advice.answer import Advice, TracedAdvice
@@ -101,7 +101,7 @@ def test_the_answer_compares_the_best_strategy_with_the_program_as_it_is() -> No
     assert advice.verdict.strategies[0] == advice.strategies[0].strategy == "managed+prefetch"
     assert traced.as_it_is.ms == pytest.approx(next(r.ms for r in advice.strategies if r.strategy == "explicit"))
     facts = ("Take managed+prefetch", "1.25 s instead of 2.54 s", "BlackScholes", "3.73 GiB less memory")
-    assert_says(str(answer(advice)[0]), *facts)
+    assert_states(str(answer(advice)[0]), *facts)
     assert traced.saved_bytes == 5 * OPTIONS
     assert b'"firsttouch-advise/1"' in encode_json(output(advice))
 
@@ -155,7 +155,9 @@ def test_the_share_is_said_at_which_the_order_turns() -> None:
     (turn,) = about(advice).turns
     assert (turn.first, turn.second) == (advice.verdict.strategies[0], "managed")
     assert 0.2 < turn.share < 0.3
-    assert_says(str(answer(advice)[1]), f"{100 * turn.share:.0f} %", "managed adds less", "managed+prefetch", "--exact")
+    assert_states(
+        str(answer(advice)[1]), f"{100 * turn.share:.0f} %", "managed adds less", "managed+prefetch", "--exact"
+    )
 
 
 def found_once(seconds: float | None = None) -> Calls:
@@ -181,7 +183,7 @@ def test_use_across_the_link_has_a_time_only_if_the_kernels_cannot_use_more(
         assert absent.perhaps_faster
         assert advice.verdict.kind == "not known"
         assert absent.reason == UNSEEN
-        assert_says(str(answer(advice)[0]), "that have a time", f"take {advice.verdict.strategies[0]}")
+        assert_states(str(answer(advice)[0]), "that have a time", f"take {advice.verdict.strategies[0]}")
 
 
 def frames() -> Calls:
@@ -222,7 +224,7 @@ def test_a_program_that_no_strategy_makes_faster_is_left_as_it_is() -> None:
     traced = about(advice)
     assert traced.as_it_is is not None
     assert traced.as_it_is.ms <= min(row.ms for row in advice.strategies)
-    assert_says(str(answer(advice)[0]), "Leave fast")
+    assert_states(str(answer(advice)[0]), "Leave fast")
     assert not traced.edits
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.calls import UNDRAWN, call
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 STRIDE = (EXAMPLES / "stride.py").read_text()
@@ -286,7 +286,7 @@ def test_findings_that_end_the_process_of_the_report(tmp_path: Path) -> None:
     done = run_all(tmp_path, "run", {"ends": text}, "--device", "cpu", "--set", "stride=64", **more).done
     assert done.returncode == 0, done.stderr
     assert f"{UNDERIVED} (SystemExit: os._exit(0) (" in " ".join(done.stdout.split())
-    assert_says(done.stderr, "report was not drawn", "process ended")
+    assert_states(done.stderr, "report was not drawn", "process ended")
 
 
 CHECK = "    def check(self, view: View) -> str:\n"

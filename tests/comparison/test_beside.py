@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
 from tests.kept_runs import stored_run
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.comparison.papers.beside import Beside, beside
 from firsttouch.records.reading import load_results
@@ -87,7 +87,7 @@ def test_runs_of_applications_have_the_ratios_that_papers_state_beside_them() ->
         (pytest.approx((0.81, 0.81)), 0.8, "times"),
     ]
     (conditions,) = {entry.conditions for entry in entries}
-    assert_says(conditions, "unified over explicit", "app backprop", "size default")
+    assert_states(conditions, "unified over explicit", "app backprop", "size default")
     assert not run_of("mi300a-xnack", "backprop", {"unified": 80.0})  # nothing to divide by
     assert not run_of("volta", "backprop", {"explicit": 100.0, "unified": 80.0})  # an APU's saving, of no other GPU
 

@@ -12,7 +12,7 @@ from tests.comparison.test_rows import accepts, counters_of_results, factors_of
 from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
 from tests.kept_runs import stored_run
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.papers.comparisons import values_of
@@ -131,7 +131,7 @@ def test_what_the_hardware_cannot_do_is_said_with_its_property() -> None:
 def test_what_was_not_measured_is_said_with_the_call_that_measures_it() -> None:
     found = verdicts("h200-standard")["device-free-longer"]
     assert found.verdict == "not testable"
-    assert_says(found.why, "not measured")
+    assert_states(found.why, "not measured")
     assert found.command == (
         "firsttouch run allocation --device cuda:0 --set allocator=device --set size=256MiB --set call=free,allocate"
     )
@@ -141,7 +141,7 @@ def test_applications_that_ran_once_test_nothing() -> None:
     found = verdicts("h200-apps")
     assert {verdict.verdict for verdict in found.values()} == {"not testable"}
     once = found["um-run-prefetch"]
-    assert_says(once.why, "measured once")
+    assert_states(once.why, "measured once")
     assert "firsttouch app black_scholes" in once.command
     assert "--repeat 3" in once.command
 
@@ -210,7 +210,7 @@ def verdict_on(claim: PaperClaim, machine: str) -> Verdict:
 def test_a_call_names_the_device_of_the_machine() -> None:
     claim = next(claim for claim in all_claims() if claim.id == "managed-triad-xnack")
     verdict = verdict_on(claim, "mi300a-xnack")
-    assert_says(verdict.why, "not measured")
+    assert_states(verdict.why, "not measured")
     assert verdict.command.startswith("firsttouch run bandwidth")
     assert "--device hip:0" in verdict.command
     assert "--set xnack=0,1" in verdict.command
@@ -233,7 +233,7 @@ def test_claims_about_pairs_of_devices() -> None:
     assert "peer=" not in needed
     one = {verdict.id: verdict for verdict in of_results(run).claims}["node-remote-slower"]
     assert one.verdict == "not testable"
-    assert_says(one.why, "cuda:0", "no other device")
+    assert_states(one.why, "cuda:0", "no other device")
 
 
 def test_results_without_points_are_refused(tmp_path: Path) -> None:

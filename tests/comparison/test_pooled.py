@@ -14,7 +14,7 @@ from tests.calls import invoke
 from tests.comparison.made_up import results_of
 from tests.experiments.fake_records import a_record
 from tests.kept_runs import stored_run
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import claims as cli
@@ -130,7 +130,7 @@ def test_two_kernels_with_other_pages_answer_what_one_cannot(
 
     of_one = verdict_of("4k")
     assert of_one["verdict"] == "not testable"
-    assert_says(of_one["why"], "page_bytes 64 KiB", "page_bytes 4 KiB", "both directories")
+    assert_states(of_one["why"], "page_bytes 64 KiB", "page_bytes 4 KiB", "both directories")
     of_both = verdict_of("4k", "64k")
     assert of_both["verdict"] == "holds"
     pages = [point["factors"]["page_bytes"] for point in of_both["comparisons"][0]["points"]]

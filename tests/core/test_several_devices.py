@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import assert_says
+from tests.texts import assert_states
 
 PROGRAM = Path(__file__).with_name("several.py")
 SIZE = 1 << 20
@@ -47,9 +47,9 @@ def test_fills_chases_and_copies_use_the_devices_own_memory(results: dict[str, A
 def test_memory_without_access_is_refused_with_a_reason(results: dict[str, Any]) -> None:
     for what in ("copy", "kernel"):
         facts = (f"a {what} ", "opencl:0", "device memory of opencl:1", "call reach")
-        assert_says(results[{"copy": "copy refused", "kernel": "launch refused"}[what]], *facts)
+        assert_states(results[{"copy": "copy refused", "kernel": "launch refused"}[what]], *facts)
     assert results["errors after refusals"] == 0
-    assert_says(results["kernel refused"], "compiled for opencl:0", "not for opencl:1")
+    assert_states(results["kernel refused"], "compiled for opencl:0", "not for opencl:1")
 
 
 def test_reach_opens_access_to_the_other_devices_memory(results: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.machine import hosts
 from firsttouch.model.platform import load_platform, platform_of
@@ -113,10 +113,10 @@ def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path):
         file.write_text(json.dumps({"extends": "h200-pcie", "title": title}))
         done = call(*words, *(() if status == 0 else ("--resume",)), cwd=tmp_path)
         assert done.returncode == status
-    assert_says(done.stderr, "out ", "file changed", "model:./mine.json", "another --out")
+    assert_states(done.stderr, "out ", "file changed", "model:./mine.json", "another --out")
 
 
 def test_what_is_not_modelled_says_so_on_the_terminal(tmp_path: Path):
     done = call("run", "atomics", "--device", "model:gh200", "--out", tmp_path / "run")
     assert done.returncode == 0
-    assert_says(done.stdout, "Nothing was predicted", "not modelled", "atomics")
+    assert_states(done.stdout, "Nothing was predicted", "not modelled", "atomics")

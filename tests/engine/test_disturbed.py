@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from tests import calls
 from tests.fabricated import MACHINES
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine import disturbed
 from firsttouch.engine.disturbed import DisturbedPoints
@@ -62,7 +62,7 @@ def test_a_disturbed_point_is_measured_again_at_the_end(
     others([0.05, 0.5, None, 0.02])
     done = call(*WORDS, "n=0,1,2", "--json")
     assert done.returncode == 0, done.stderr
-    assert_says(done.stderr, "warning: measured 1 point while other programs", "measuring again")
+    assert_states(done.stderr, "warning: measured 1 point while other programs", "measuring again")
     assert "marked" not in done.stderr
     assert [record.others_share for record in records(tmp_path)] == [0.05, 0.02, None]
     lines = (tmp_path / "o" / "results.jsonl").read_text().splitlines()
@@ -83,9 +83,9 @@ def test_what_stays_disturbed_is_marked_and_said_everywhere(
     outcome = json.loads(call(*WORDS, "n=0", "--resume", "--json").stdout)
     assert outcome["disturbed"] == 5
     said = outcome["conditions"][0]
-    assert_says(said, "5 of 5 points", "other programs", "45 %")
-    assert_says(done.stderr, f"warning: {said}", "marked", "--wait")
-    assert_says(done.stdout, said)
+    assert_states(said, "5 of 5 points", "other programs", "45 %")
+    assert_states(done.stderr, f"warning: {said}", "marked", "--wait")
+    assert_states(done.stdout, said)
     assert page.index("Conditions: " + said) < page.index("other programs used 45 % of the processors")
 
 
@@ -114,7 +114,7 @@ def test_what_distorts_the_values_is_said_before_they_are_measured(
     done = call(*WORDS, "n=0", "--json")
     said = [one for one in json.loads(done.stdout)["conditions"] if "45 %" in one or "MALLOC_ARENA_MAX" in one]
     assert len(said) == 2
-    assert_says(done.stderr.splitlines()[0], "warning: ", "distorts", *said)
+    assert_states(done.stderr.splitlines()[0], "warning: ", "distorts", *said)
 
 
 class _Executor:

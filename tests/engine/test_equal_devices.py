@@ -13,7 +13,7 @@ import pytest
 from tests.fabricated import MACHINES
 from tests.node_of_gpus import Node, results
 from tests.node_of_gpus import devices as node_devices
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine import executor
 from firsttouch.engine.choices import BUDGETS
@@ -181,7 +181,7 @@ def test_of_very_many_equal_gpus_each_is_measured_with_the_next() -> None:
     between = {(p.point.device, p.peer) for p in plan if p.peer}
     assert between == set(zip(names, [*names[1:], names[0]], strict=True))
     assert {p.point.device for p in plan if p.point.experiment == "p2p-direct"} == {"cuda:0"}
-    assert_says(warnings[0], "240 pairs", "equal", "--device")
+    assert_states(warnings[0], "240 pairs", "equal", "--device")
 
 
 # ---------------------------------------------------------------------------------a GPU that differs from the first
@@ -280,5 +280,5 @@ def test_a_peer_that_does_not_open_costs_its_own_pairs_alone(monkeypatch: pytest
     assert {r.status for r in by_peer["cuda:5"]} == {"ok"}
     assert [r.reason for r in by_peer["cuda:2"][:2]] == ["it was killed"] * 2
     (untried,) = {r.reason for r in by_peer["cuda:2"][2:]}
-    assert_says(untried, "not tried", "did not open 2 times", "it was killed")
+    assert_states(untried, "not tried", "did not open 2 times", "it was killed")
     assert Process.started == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fabricated import HOST, gpu_capabilities
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.engine.choices import BUDGETS
@@ -90,7 +90,7 @@ def test_values_that_the_plan_leaves_out_are_reported():
     plan = make_plan(a_request("caching", **sets), DEVICES, all_experiments(), LIMITS, warn=told.append)
     assert {p.point["pattern"] for p in plan} == {"own"}
     (text,) = told
-    assert_says(
+    assert_states(
         text, "left out", "caching on cpu: pattern=one padding=8 threads=1 (", "pattern=one goes with padding=0"
     )
     sets["pattern"] = ["one"]
@@ -103,7 +103,7 @@ def test_a_value_that_one_device_does_not_have_is_reported(experiments):
     request = a_request("shaped", devices=(), allocator=["malloc", "device"], size=["4KiB"])
     make_plan(request, DEVICES, {**experiments, "shaped": _AnyDevice()}, LIMITS, warn=told.append)
     (text,) = told
-    assert_says(text, "left out", "shaped on cpu: allocator=device (cpu has no such ")
+    assert_states(text, "left out", "shaped on cpu: allocator=device (cpu has no such ")
 
 
 class Colourful(Experiment):
@@ -181,7 +181,7 @@ def test_many_points_skipped_for_one_reason_are_recorded_once(preset, sets, said
     assert sum(not p.reason for p in plan) == 150
     assert len(told) == said
     for text in told:
-        assert_says(text, "left out", "barren on cpu", "149 of 150 points", f"({NO_MMAP})")
+        assert_states(text, "left out", "barren on cpu", "149 of 150 points", f"({NO_MMAP})")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_unavailable_devices_are_named_if_no_device_supports_the_experiment(expe
     assert len(facts) == 3
     with pytest.raises(UsageError, match="nothing to measure") as raised:
         make_plan(a_request("shaped", devices=("opencl:0",), colour=["red"]), DEVICES, experiments, LIMITS)
-    assert_says(str(raised.value), *facts)
+    assert_states(str(raised.value), *facts)
 
 
 def test_an_experiment_without_this_device_is_one_skipped_point(experiments):
@@ -227,7 +227,7 @@ def test_a_value_of_one_device_only_skips_the_others(experiments):
     plan = make_plan(a_request("shaped", devices=(), allocator=["device"], size=["4KiB"]), DEVICES, only_here, LIMITS)
     assert [(p.point.device, bool(p.reason)) for p in plan] == [
         ("cpu", True), ("opencl:0", False), ("opencl:1", False)]  # fmt: skip
-    assert_says(plan[0].reason, "shaped on cpu", "no allocator device")
+    assert_states(plan[0].reason, "shaped on cpu", "no allocator device")
 
 
 class _AnyDevice(Experiment):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine import predicting
 from firsttouch.engine.filling import blank_record
@@ -100,4 +100,4 @@ def test_a_range_that_does_not_hold_the_value_is_a_failure(bounds: tuple[float, 
 
 def test_a_file_that_changed_meanwhile_is_not_mixed_with_the_one_planned(platform: Machine):
     platform.digest = "d2"
-    assert_says(handled(Copying()).reason, DEVICE.name, "changed")
+    assert_states(handled(Copying()).reason, DEVICE.name, "changed")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.engine import quiet
@@ -50,9 +50,9 @@ def test_what_is_waited_for_is_named_every_half_minute(wait: Wait) -> None:
     *waiting, last = said
     assert len(waiting) == 2
     for text in said:
-        assert_says(text, "1 min: stress-ng uses 45 %")
+        assert_states(text, "1 min: stress-ng uses 45 %")
     assert [text.startswith("waiting") for text in said] == [True, True, False]
-    assert_says(last, "still busy", "marked")
+    assert_states(last, "still busy", "marked")
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_a_run_says_what_it_waits_for_and_then_measures(tmp_path: Path, monkeypa
         "run", "latency", "--device", "cpu", "--set", "size=4KiB", "--wait=0", "--out", tmp_path / "o"
     )
     assert done.returncode == 0, done.stderr
-    assert_says(done.stderr.splitlines()[0], "still busy", "0 min: make uses 70 %", "marked")
+    assert_states(done.stderr.splitlines()[0], "still busy", "0 min: make uses 70 %", "marked")
     assert call("run", "latency", "--wait=x").returncode == 2

@@ -11,7 +11,7 @@ import pytest
 from tests.calls import call
 from tests.harness.running import run_tiny
 from tests.mpi import Mpi
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.apps.transport import Transport
 from firsttouch.records.reading import load_results
@@ -92,7 +92,7 @@ def stderr_of(*arguments: str, status: int) -> str:
 
 def test_ranks_of_an_application_without_parts_are_refused(tmp_path: Path) -> None:
     words = stderr_of("hotspot", "--ranks", "2", "--out", str(tmp_path / "out"), status=2)
-    assert_says(words, "--ranks", "several processes", "accepted with: halo, transport")
+    assert_states(words, "--ranks", "several processes", "accepted with: halo, transport")
 
 
 def test_an_interface_without_ranks_says_how_to_start_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from tests.calls import COMMAND, call
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 GiB = 2**30
 SMALL = ("latency", "--device", "cpu", "--set", "size=4KiB", "--set", "allocator=malloc")
@@ -42,7 +42,7 @@ def test_too_little_address_space_for_the_renderer(tmp_path, most):
     assert (out / "results.jsonl").read_text().count("\n") == 1
     if not (out / "report.html").exists():  # what the renderer needs depends on its version
         (line,) = [line for line in done.stderr.splitlines() if "not drawn" in line]
-        assert_says(line, "warning: ", f"firsttouch report {out} ")
+        assert_states(line, "warning: ", f"firsttouch report {out} ")
 
 
 def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_path):
@@ -55,7 +55,7 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
     done = call("run", *SMALL, "--out", out, drawn=True, drawn_by_process=True, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "SIGABRT" in line]
-    assert_says(line, "warning: ", "not drawn", f"firsttouch report {out} ")
+    assert_states(line, "warning: ", "not drawn", f"firsttouch report {out} ")
     assert (out / "report.html").read_text() == "old"
     assert sorted(p.name for p in out.iterdir()) == ["machine.json", "report.html", "results.jsonl", "run.json"]
 
@@ -78,7 +78,7 @@ def test_json_says_that_there_is_no_report(tmp_path):
     done = call("run", *SMALL, "--out", out, "--json", drawn=True, drawn_by_process=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["report"] is None
-    assert_says(done.stderr, "report was not drawn", f"{out}/report.html is a directory")
+    assert_states(done.stderr, "report was not drawn", f"{out}/report.html is a directory")
 
 
 def test_the_report_command_says_that_the_renderer_failed(tmp_path):
@@ -90,5 +90,5 @@ def test_the_report_command_says_that_the_renderer_failed(tmp_path):
     done = call("report", out, "--json", drawn_by_process=True, PYTHONPATH=path)
     assert done.returncode == json.loads(done.stdout)["error"]["exit_status"] == 1
     (line,) = done.stderr.splitlines()
-    assert_says(line, "firsttouch: ", "report was not drawn", "SIGABRT")
+    assert_states(line, "firsttouch: ", "report was not drawn", "SIGABRT")
     assert (out / "report.html").read_text() == "old"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests import calls
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.executor import PointExecutor
@@ -84,7 +84,7 @@ def test_a_worker_beyond_the_memory_limit_is_killed(call, tmp_path):
     assert done.returncode == 1, done.stderr
     records = _by_what(tmp_path / "out")
     assert records["exhaust"].status == "failed"
-    assert_says(records["exhaust"].reason, "host memory", "limit is 1.062 GiB")
+    assert_states(records["exhaust"].reason, "host memory", "limit is 1.062 GiB")
     assert records["fine"].status == "ok"
 
 
@@ -100,7 +100,7 @@ def test_an_endless_kernel_is_ended(call, tmp_path):
 def test_suspect_points_are_marked_and_left_out_of_the_findings(call, tmp_path):
     done = call("fault", "--device", "cpu", "--set", "what=negative,fine", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert_says(done.stdout, "1 suspect point", "left out", "1 against the rule not-positive: ")
+    assert_states(done.stdout, "1 suspect point", "left out", "1 against the rule not-positive: ")
     assert "2 ok, 1 suspect" in done.stderr
     records = _by_what(tmp_path / "out")
     assert {what: (r.status, r.suspect) for what, r in records.items()} == {
@@ -177,8 +177,8 @@ def test_a_process_that_cannot_be_started_fails_its_point(with_faults, monkeypat
     monkeypatch.setattr("subprocess.Popen", refused)
     (device,) = discover_devices(["cpu"])
     said = "Resource temporarily unavailable"
-    assert_says(device.reason, "no process", said)
+    assert_states(device.reason, "no process", said)
     with PointExecutor() as executor:
         record = executor.measure(steady(device, 0))
     assert record.status == "failed"
-    assert_says(record.reason, "no process", said)
+    assert_states(record.reason, "no process", said)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.calls import call, devices, quiet
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine import discover, runner
 from firsttouch.engine.filling import blank_record
@@ -56,8 +56,8 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     assert (record.verified, record.suspect, record.factors["timeline"]) == (True, "", "on")
     assert record.counters["timeline"] == "timelines/0001"
     why = str(record.counters["timeline_source"]).removeprefix(NONE)
-    assert_says(why, "memory of opencl:0", "the host's")
-    assert_says(done.stderr, "warning: measured without ", "memory over time", why)
+    assert_states(why, "memory of opencl:0", "the host's")
+    assert_states(done.stderr, "warning: measured without ", "memory over time", why)
     assert "peak_device_bytes" not in record.counters
     in_use = [v for name, v in record.counters.items() if name.startswith("memory_iteration_") and "_host_" in name]
     assert len(in_use) == sum(name.startswith("iteration_") for name in record.counters)
@@ -182,13 +182,13 @@ def test_nvml_that_ends_leaves_the_host_and_a_reason(measure: Measure) -> None:
     assert record.counters["timeline"] == "timelines/0001"
     assert "peak_device_bytes" not in record.counters
     (warning,) = said
-    assert_says(warning, "measured without ", "memory over time", LOST)
+    assert_states(warning, "measured without ", "memory over time", LOST)
 
 
 @pytest.mark.slow
 def test_another_gpu_is_not_taken_for_the_device(measure: Measure) -> None:
     (record,), _ = measure(["explicit"], {"bus": "00000000:02:00.0"}, "tiny")
-    assert_says(str(record.counters["timeline_source"]), f"{NONE}none of the GPUs", "opencl:0")
+    assert_states(str(record.counters["timeline_source"]), f"{NONE}none of the GPUs", "opencl:0")
 
 
 def test_sampling_that_fails_does_not_fail_the_point(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_points_of_several_processes_are_not_sampled_and_say_so(tmp_path: Path) 
         profile.take(None)
     profile.add_to(record)
     assert list(record.counters) == ["timeline_source"]
-    assert_says(str(record.counters["timeline_source"]), NONE, "several processes")
+    assert_states(str(record.counters["timeline_source"]), NONE, "several processes")
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.machine import nvidia
@@ -110,7 +110,7 @@ def test_gpus_without_nvlink() -> None:
     topics = nvidia.Nvml(fake).topics()
     assert topics["links"]["gpu0_nvlinks"] == 0
     assert "gpu0_nvlink_peers" not in topics["links"]
-    assert_says(topics["links"]["gpu0_gpu1"], "across NUMA nodes", "peer access: chipset not supported")
+    assert_states(topics["links"]["gpu0_gpu1"], "across NUMA nodes", "peer access: chipset not supported")
     assert "mig" not in topics["gpu0"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.machine import cgroup, host
@@ -129,7 +129,7 @@ def test_the_guard_respects_every_group_that_the_facts_state(make_tree: MakeTree
     tree = make_tree(AMPLE | files)
     available, limit = usable(tree)
     assert available == gib
-    assert_says(limit, "control group")
+    assert_states(limit, "control group")
     stated = cgroup.memory_facts(tree)
     bounds = [int(stated[n]) for n in ("cgroup_limit_bytes", "cgroup_high_bytes") if n in stated]  # type: ignore[arg-type]
     taken = int(stated.get("cgroup_used_bytes") or 0) - int(stated.get("cgroup_reclaimable_bytes") or 0)

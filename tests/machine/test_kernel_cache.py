@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.machine import devices
@@ -56,13 +56,13 @@ def test_a_folder_that_refuses_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     why = os.strerror(getattr(errno, error))
     folder, problem = choose_cache({"HOME": str(tmp_path)}, [str(tmp_path)])
     assert folder is None
-    assert_says(problem, f"{tmp_path}/.cache/pocl/kcache ({why})", "set POCL_CACHE_DIR")
+    assert_states(problem, f"{tmp_path}/.cache/pocl/kcache ({why})", "set POCL_CACHE_DIR")
 
 
 def test_a_folder_from_which_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert why_unusable(tmp_path) == ""
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
-    assert_says(why_unusable(tmp_path), "noexec")
+    assert_states(why_unusable(tmp_path), "noexec")
 
 
 @pytest.mark.parametrize("kind", ["open to others", "a link", "a file"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.port.traces import Calls
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
 from firsttouch.program.exact import MOST_PIECES, match
@@ -215,4 +215,4 @@ def test_what_kept_the_second_run_from_telling_is_said() -> None:
     assert found is not None
     reason, room = found.notices
     assert reason == "no patch"
-    assert_says(room, "3 records", "second run")
+    assert_states(room, "3 records", "second run")

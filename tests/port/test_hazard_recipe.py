@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.port.test_port_findings import of
 from tests.port.traces import Calls
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.advice.port import found
 from firsttouch.advice.port.rules import all_rules
@@ -43,7 +43,7 @@ def test_its_finding_is_shown_with_its_words(printed: dict[str, Any]) -> None:
     port = of(calls)
     assert [row.kind for row in port.searched][-1] == "managed-copy"
     words = printed["ManagedCopy"].words["h2d"]
-    assert_says(
+    assert_states(
         " ".join(ported.lines(port)),
         *("likely managed copy", "main p.cu:7", "(1x, 1 MiB)", words.text, words.unless),
         f"{printed['ManagedCopy'].strategy}: docs/porting.md#managed-copies",

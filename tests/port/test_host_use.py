@@ -10,7 +10,7 @@ import pytest
 from tests.calls import call
 from tests.port.played import FIXTURES, PlayedCuda
 from tests.profile import injected
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.profile.call_journal import read_calls
@@ -114,7 +114,7 @@ def test_a_kernel_that_does_not_tell_is_named(
     result = call("port", "--out", out, "--json", "--", cuda.built(FIXTURES / "host_use.c", "-pthread"), "plain")
     assert result.returncode == 0, result.stderr
     (told,) = [text for text in msgspec.json.decode(result.stdout)["incomplete"] if why in text]
-    assert_says(told, "the CPU", "host data", "not seen")
+    assert_states(told, "the CPU", "host data", "not seen")
     (calls,) = read_calls(out)
     assert not any(isinstance(each, HostUse) for each in calls.calls)
 

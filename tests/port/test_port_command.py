@@ -16,8 +16,8 @@ from tests.port.journals import profile
 from tests.port.test_port_findings import MIB, again, names
 from tests.port.traces import PROGRAM, Calls
 from tests.profile import profiles
-from tests.said import assert_says
 from tests.schemas import assert_valid
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.advice.port.found import program_state, search
@@ -64,7 +64,7 @@ def test_the_answer_comes_first_and_each_number_has_its_word(tmp_path: Path):
     for paragraph in paragraphs:
         assert WORDS.search(paragraph) or not re.search(r"\d", paragraph.replace("p.cu", "")), paragraph
     (finding,) = port["findings"]
-    assert_says(text, "likely restoring copy", "main p.cu:15", "(1x, 64 MiB)", finding["text"], finding["reading"])
+    assert_states(text, "likely restoring copy", "main p.cu:15", "(1x, 64 MiB)", finding["text"], finding["reading"])
     assert f"{finding['strategy']}: {finding['link']}" in text
     (previous,) = [block for block in port["blocks"] if block["place"]["line"] == 3]
     assert f"64 MiB :3 in 1x; {previous['unused'][0]}" in text
@@ -178,7 +178,7 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(reporting, "write_report", lambda directory: "")
     result = call("port", "--out", tmp_path / "p", "--", "sh", "-c", "exit 3")
     assert result.returncode == 3
-    assert_says(result.stderr, f"{tmp_path / 'p'} has no trace", "CUDA", "port -- COMMAND")
+    assert_states(result.stderr, f"{tmp_path / 'p'} has no trace", "CUDA", "port -- COMMAND")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):
 def test_without_room_there_are_findings_or_the_reason(tmp_path: Path):
     directory = profile(tmp_path / "p", backprop().traced)
     (directory / "program.json").mkdir()
-    assert_says(
+    assert_states(
         cli.findings_in(directory, keep=True).incomplete[0],
         "program.json",
         "can't be written",
@@ -257,7 +257,7 @@ def test_without_room_there_are_findings_or_the_reason(tmp_path: Path):
     journal.write_bytes(journal.read_bytes()[:32] + (7).to_bytes(8, "little") + bytes(4056))  # the header alone
     lines = directory / "profile.jsonl"
     lines.write_text(re.sub(r'"trace","active":false', '"trace","active":true', lines.read_text()))
-    assert_says(call("port", directory).stderr, f"{directory} has no trace", "7 records", "disk is full")
+    assert_states(call("port", directory).stderr, f"{directory} has no trace", "7 records", "disk is full")
 
 
 def test_what_is_left_out_of_a_list_is_counted(tmp_path: Path):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.advice.port.found import found, program_state, search, unseen_use
 from firsttouch.advice.port.port_findings import PortFindings
@@ -180,9 +180,9 @@ def test_what_is_not_needed_is_said():
     calls.launch(lost)
     assert never
     unused = {b.place.line: " ".join(b.unused) for b in of(calls).blocks}
-    assert_says(unused[1], "nothing")
-    assert_says(unused[2], "no launch")
-    assert_says(unused[3], "written", "never copied back")
+    assert_states(unused[1], "nothing")
+    assert_states(unused[2], "no launch")
+    assert_states(unused[3], "written", "never copied back")
     calls.calls.append(calls.calls[-1].__class__(t=1.0, correlation=99, arguments=None))
     assert [b.unused for b in of(calls).blocks if b.place.line == 1] == [[]], "an unknown launch may name it"
 
@@ -485,8 +485,8 @@ def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
     calls.free(first)
     unused = {b.place.line: b.unused for b in of(calls).blocks}
     written, idle = unused[1]
-    assert_says(written, "never copied back")
-    assert_says(idle, "not used any more", "held most")
+    assert_states(written, "never copied back")
+    assert_states(idle, "not used any more", "held most")
     assert not unused[2]
 
 

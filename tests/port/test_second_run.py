@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.calls import call
 from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
-from tests.said import assert_says
+from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.profile.call_journal import read_calls
@@ -125,7 +125,7 @@ def test_a_compiler_that_fails_is_quoted(exact: Path, tmp_path: Path) -> None:
 
 def test_a_program_that_a_signal_ended_does_not_run_again(exact: Path, tmp_path: Path) -> None:
     shown = call("profile", "--exact", "--out", str(tmp_path / "p"), "--", "/bin/sh", "-c", "kill -9 $$")
-    assert_says(shown.stderr, "no second run", "signal")
+    assert_states(shown.stderr, "no second run", "signal")
     assert not (tmp_path / "p/exact").exists()
 
 
@@ -138,7 +138,7 @@ def test_a_second_run_that_hangs_is_killed_with_its_children(
     hangs = f"test -e {child} || {{ touch {child}; exit 0; }}; sleep 1000 & echo $! > {child}; wait"
     shown = call("profile", "--exact", "--out", str(tmp_path / "p"), "--", "/bin/sh", "-c", hangs)
     assert shown.returncode == 0
-    assert_says(shown.stderr, "second run was killed")
+    assert_states(shown.stderr, "second run was killed")
     while Path(f"/proc/{int(child.read_text())}/exe").exists():
         time.sleep(0.01)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.port.journals import VERSION, JournalBytes, journal, profile
 from tests.port.traces import Calls, at
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.base.errors import UsageError
@@ -100,7 +100,7 @@ def test_launches_of_a_graph_have_the_times_of_its_kernels(tmp_path: Path):
     assert launches[-1].kernel == "_Z1xv"
     assert traced.shapes[launches[1].correlation] == ((2, 3, 1), (32, 1, 1))
     (incomplete,) = traced.incomplete
-    assert_says(incomplete, "1 launches", "arguments")
+    assert_states(incomplete, "1 launches", "arguments")
 
 
 def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from tests.calls import call
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.engine import counted
 from firsttouch.engine.runner import missing
@@ -112,7 +112,7 @@ def test_no_place_for_the_files_of_the_tool(
     (record,), warnings = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB", order="random")
     why = str(record.counters[STATE]).removeprefix(NONE)
     assert record.status == "ok"
-    assert_says(why, "ncu", "(refused)", "set TMPDIR")
+    assert_states(why, "ncu", "(refused)", "set TMPDIR")
     assert why in warnings[0]
 
 
@@ -147,7 +147,7 @@ def test_a_tool_that_fails_at_every_point_is_given_up(fake_ncu: Path, tmp_path: 
     assert first.startswith(f"{NONE}ncu ")
     assert len(further) == 2
     for text in further:
-        assert_says(text, f"{NONE}ncu ", "3 points", first.removeprefix(NONE))
+        assert_states(text, f"{NONE}ncu ", "3 points", first.removeprefix(NONE))
     assert len(calls_of(fake_ncu)) == 3
 
 
@@ -185,7 +185,7 @@ def test_the_command_warns_and_goes_on_without_a_tool(tmp_path: Path) -> None:
     words = ["latency", "--device", "cpu", *sets, "--counters", "--out", tmp_path / "out"]
     done = call("run", *words, PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert_says(done.stderr, "warning: ", "without counters", "perf is not on the PATH")
+    assert_states(done.stderr, "warning: ", "without counters", "perf is not on the PATH")
     (record,) = load_results(tmp_path / "out").records
     assert record.status == "ok"
     assert '"counters":true' in (tmp_path / "out/run.json").read_text().replace(" ", "")
@@ -217,9 +217,9 @@ def test_an_application_under_ncu_is_counted_by_iteration(fake_ncu: Path, tmp_pa
     done = call("app", *words, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     (record,) = load_results(tmp_path / "out").records
-    assert_says(str(record.counters[STATE]), "ncu (application replay", "phase compute)")
+    assert_states(str(record.counters[STATE]), "ncu (application replay", "phase compute)")
     assert (record.counters["hw_kernels"], record.counters["hw_iterations"]) == (5, 4)
     assert record.counters["hw_iteration_3_device_write_bytes"] == 1073812992
     assert record.counters["hw_iteration_3_kernel_ms"] == pytest.approx(0.731456)
     assert "--kernel-name" not in calls_of(fake_ncu)[0]
-    assert_says(done.stdout, "GB/s", "phase compute")
+    assert_states(done.stdout, "GB/s", "phase compute")

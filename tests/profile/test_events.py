@@ -17,7 +17,7 @@ import pytest
 from tests.calls import UNDRAWN, call
 from tests.event_sources import Untotalled
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.base.errors import UsageError
@@ -319,7 +319,7 @@ def test_a_point_that_opens_its_device_itself(library, tmp_path):
     done = run(tmp_path, "own", "--events")
     assert done.returncode == 0, done.stderr
     records = {r.factors["n"]: r.counters for r in load_results(tmp_path / "out").records}
-    assert_says(str(records[0]["um_events"]), "none: own ", "its own process")
+    assert_states(str(records[0]["um_events"]), "none: own ", "its own process")
     assert records[1]["um_h2d_migrations"] == 2
 
 

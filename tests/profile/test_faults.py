@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.profile.targets import as_nobody, build, held, opened, readable, running
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.profile.faults import (
     AddressSpace,
@@ -114,7 +114,7 @@ def test_functions_that_touch_two_to_one(touch: Path) -> None:
     seen = seen_share(counted, minor)
     assert seen.share is not None
     assert 0.9 < seen.share <= 1
-    assert_says(seen.sentence, f"{minor:,} page faults", "system calls")
+    assert_states(seen.sentence, f"{minor:,} page faults", "system calls")
 
 
 def test_lines_are_valid_in_the_file(touch: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, tree_of
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import amdgpu, gpu_sampler, nvml, process_memory
@@ -175,7 +175,7 @@ def test_memory_that_is_not_stated_is_none_and_has_a_reason(play: Play) -> None:
     assert gpu.shares_host_memory
     state = only(states)
     assert (state.layer, state.active) == ("gpus", False)
-    assert_says(state.why, "NVML", "memory of gpu:0 (NVIDIA GB10)", "Not Supported")
+    assert_states(state.why, "NVML", "memory of gpu:0 (NVIDIA GB10)", "Not Supported")
     seen = Seen(sampler)
     seen.go_on()
     assert not seen.rows
@@ -184,19 +184,19 @@ def test_memory_that_is_not_stated_is_none_and_has_a_reason(play: Play) -> None:
 def test_a_driver_that_does_not_state_reserved(play: Play) -> None:
     (gpu,), _ = play([{"total": 1000, "reserved": 10, "used": [[0, 90]], "first_version_only": True}]).start()
     assert (gpu.before.used, gpu.before.reserved) == (100, None)
-    assert_says(gpu.source, "NVML", "used includes", "driver reserves")
+    assert_states(gpu.source, "NVML", "used includes", "driver reserves")
 
 
 def test_processes_that_nvml_does_not_list(play: Play) -> None:
     sampler = play([{"total": GIB, "lists": "Insufficient Permissions"}])
     (gpu,), states = sampler.start()
-    assert_says(gpu.by_process, "NVML", "processes: Insufficient Permissions")
+    assert_states(gpu.by_process, "NVML", "processes: Insufficient Permissions")
     assert only(states) == LayerState("gpus", True)
 
 
 def test_processes_without_a_size(play: Play) -> None:
     (gpu,), _ = play([{"total": GIB, "processes": [{"pid": os.getpid(), "used": [[0, None]]}]}]).start()
-    assert_says(gpu.by_process, "NVML lists the processes", "not their memory")
+    assert_states(gpu.by_process, "NVML lists the processes", "not their memory")
 
 
 @pytest.mark.parametrize("pid", [NOBODY, 0])
@@ -205,7 +205,7 @@ def test_processes_of_another_pid_namespace(play: Play, pid: int) -> None:
     used = [[0, GIB]]
     sampler = play([{"total": GIB, "processes": [{"pid": pid, "used": used}, {"pid": os.getpid(), "used": used}]}])
     (gpu,), states = sampler.start()
-    assert_says(gpu.by_process, "NVML", "PID namespace")
+    assert_states(gpu.by_process, "NVML", "PID namespace")
     assert only(states).active
     seen = Seen(sampler, {os.getpid(): 0, pid: 1}.get).until(lambda s: "gpu:0" in s.rows)
     seen.go_on()
@@ -220,7 +220,7 @@ def test_foreign_processes_that_appear_later_are_said_once(play: Play, clock: Cl
     seen = Seen(sampler).until(lambda s: s.notices)
     seen.go_on()
     (notice,) = seen.notices
-    assert_says(notice, "NVML", "PID namespace", "memory of gpu:0", "by process")
+    assert_states(notice, "NVML", "PID namespace", "memory of gpu:0", "by process")
 
 
 def test_mig_devices_take_the_place_of_their_gpu(play: Play) -> None:
@@ -386,10 +386,10 @@ def test_no_gpu_and_no_library(tmp_path: Path) -> None:
     sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
     found, states = sampler.start()
     assert found == []
-    assert_says(only(states).why, "no GPU", "NVML", "ended with no pynvml", "amdgpu driver")
+    assert_states(only(states).why, "no GPU", "NVML", "ended with no pynvml", "amdgpu driver")
     sampler.stop()
     missing = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
-    assert_says(only(missing.start()[1]).why, "did not start", os.strerror(errno.ENOENT))
+    assert_states(only(missing.start()[1]).why, "did not start", os.strerror(errno.ENOENT))
     missing.stop()
 
 

@@ -19,7 +19,7 @@ import pytest
 import tests.calls
 from tests.conftest import MakeOnce
 from tests.profile.calls import call, has_sampled, start, until
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.profile.reading import read
@@ -189,7 +189,7 @@ def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = call("--out", str(out), "--", sys.executable, "-c", f"{script}\nraise SystemExit(5)", preexec_fn=limit)
     assert done.returncode == 5
-    assert_says(done.stderr, "firsttouch: ", "not complete", str(out), os.strerror(errno.EFBIG))
+    assert_states(done.stderr, "firsttouch: ", "not complete", str(out), os.strerror(errno.EFBIG))
     assert read(out).seconds > 0
 
 

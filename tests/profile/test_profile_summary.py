@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from tests.profile.profiles import MiB, gpu, mark, write
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.units import format_seconds
 from firsttouch.cli.profiled import lines
@@ -267,7 +267,7 @@ def test_memory_that_is_not_known_is_none(tmp_path):
     assert "on gpu:0" not in headline(summary)
     assert summary.pages is None
     (why,) = [part.why for part in summary.unseen if part.layer == "gpus"]
-    assert_says(why, "gpu:0", "NVML told foreign pids")
+    assert_states(why, "gpu:0", "NVML told foreign pids")
 
 
 def only_by_process(tmp_path, *rows, model="NVIDIA GB10"):
@@ -283,7 +283,7 @@ def test_where_only_processes_are_counted_theirs_is_the_memory(tmp_path):
     assert (row.rise.bytes, row.rise.phase) == (500 * MiB, "solve")
     assert headline(summary).endswith(", 500 MiB on gpu:0")
     (line,) = [line for line in lines(summary) if line.startswith("gpu:0")]
-    assert_says(line, "500 MiB", "target's processes", "1.2 s in solve", "(NVIDIA GB10, NVML)")
+    assert_states(line, "500 MiB", "target's processes", "1.2 s in solve", "(NVIDIA GB10, NVML)")
     assert summary.phases[1].gpus[0].peak == 500 * MiB
 
 

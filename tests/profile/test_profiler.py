@@ -18,8 +18,8 @@ import pytest
 from tests.calls import COMMAND, UNDRAWN
 from tests.profile.calls import call, has_sampled, start, until, values
 from tests.profile.targets import build
-from tests.said import assert_says
 from tests.schemas import assert_valid
+from tests.texts import assert_states
 
 from firsttouch.profile import profiler
 from firsttouch.profile.content import Profile
@@ -406,7 +406,7 @@ def test_a_wrong_call_is_one_sentence(tmp_path: Path, arguments: list[str], stat
         error = json.loads(done.stdout)["error"]
         assert (error["hint"], error["exit_status"]) == ("see firsttouch profile --help", status)
         assert f"firsttouch: {error['message']}" in done.stderr
-    assert_says(done.stderr, "firsttouch: ", *facts)
+    assert_states(done.stderr, "firsttouch: ", *facts)
     assert done.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["FULL", "results.jsonl"]
 

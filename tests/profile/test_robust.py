@@ -19,7 +19,7 @@ from tests.calls import COMMAND, UNDRAWN
 from tests.mpi import Mpi
 from tests.profile.calls import call, has_sampled, start, until
 from tests.profile.targets import build
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.tree import Tree
@@ -87,7 +87,7 @@ class TestLimits:
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
         )
         assert done.returncode == 0
-        assert_says(done.stderr, "memory of some processes", "no more descriptors")
+        assert_states(done.stderr, "memory of some processes", "no more descriptors")
         profile = read(tmp_path / "out")
         assert not sum(line.count for line in profile.brief)
         unread = next(text for text in profile.notices if "are in no number" in text)
@@ -132,7 +132,9 @@ class TestLimits:
         done = subprocess.run([*words, "sleep 0.1; exit 5"], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 5
         assert "peak" in done.stderr.splitlines()[0]
-        assert_says(done.stderr.splitlines()[-1], f"firsttouch: {out} ", "can't be written", os.strerror(errno.ENOSPC))
+        assert_states(
+            done.stderr.splitlines()[-1], f"firsttouch: {out} ", "can't be written", os.strerror(errno.ENOSPC)
+        )
 
 
 @pytest.mark.slow
@@ -308,7 +310,7 @@ def test_processes_of_which_the_kernel_had_no_room_to_tell_are_found(tmp_path: P
         os.killpg(target.pid, signal.SIGKILL)
     lines = [json.loads(line) for line in (tmp_path / "out" / "profile.jsonl").read_text().splitlines()]
     (notice,) = [line["text"] for line in lines if "text" in line]
-    assert_says(notice, "many processes", "not counted")
+    assert_states(notice, "many processes", "not counted")
 
 
 class TestRanks:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.profile.trees import APUS, GIB, GRACE_HOPPER, MI300A, tree_of
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.machine import libraries
@@ -58,7 +58,7 @@ def test_this_machine_can_be_sampled() -> None:
     found = sources(Tree(), injected=LOADED)
     own = of(found, "sampling")
     assert own[0].state.active
-    assert_says(own[0].sees, "resident size", "page faults", "(statm, stat)")
+    assert_states(own[0].sees, "resident size", "page faults", "(statm, stat)")
     assert [row.state.layer for row in found][-4:] == ["processes", "faults", "phases", "trace"]
     for row in found:
         assert row.sees or row.state.why, "each row says something"
@@ -94,7 +94,7 @@ def test_the_level_of_perf_events(tmp_path: Path, level: str, why: str, mend: st
     for layer in ("processes", "faults"):
         (row,) = of(found, layer)
         assert (row.state.active, bool(row.state.why), row.state.mend) == (not why, bool(why), mend)
-        assert_says(row.state.why, why)
+        assert_states(row.state.why, why)
 
 
 @pytest.mark.usefixtures("no_question")
@@ -107,7 +107,7 @@ def test_an_old_kernel_without_numa(tmp_path: Path) -> None:
         [("PSS", "huge pages", "swap", "Linux 4.14"), ("NUMA node", "CONFIG_NUMA"), ("control group", "visible here")],
         strict=True,
     ):
-        assert_says(row.state.why, "not seen", *facts)
+        assert_states(row.state.why, "not seen", *facts)
 
 
 def test_grace_hopper_names_the_node_of_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,17 +115,17 @@ def test_grace_hopper_names_the_node_of_its_gpu(monkeypatch: pytest.MonkeyPatch,
     play(monkeypatch, tmp_path, gpus=[gpu])
     found = sources(tree_of(tmp_path / "tree", {**OWN, **GRACE_HOPPER}))
     (nodes,) = (row for row in of(found, "sampling") if "NUMA" in row.sees)
-    assert_says(nodes.sees, "NUMA node", "numa_maps", "2 nodes", "node 1", "memory of gpu:0")
+    assert_states(nodes.sees, "NUMA node", "numa_maps", "2 nodes", "node 1", "memory of gpu:0")
     (row,) = of(found, "gpus")
     assert row.state == LayerState("gpus", True)
-    assert_says(row.sees, "gpu:0, NVIDIA GH200 480GB", "used", "free", "reserved", "by process", "(NVML)")
+    assert_states(row.sees, "gpu:0, NVIDIA GH200 480GB", "used", "free", "reserved", "by process", "(NVML)")
 
 
 def test_four_apus_share_the_memory_of_the_host(tmp_path: Path) -> None:
     found = sources(tree_of(tmp_path / "tree", {**OWN, **MI300A}))
     rows = of(found, "gpus")
     assert len(rows) == len(APUS)
-    assert_says(rows[3].sees, "gpu:3, gfx942", "by process", "mem_info_vram_used", "mem_info_gtt_used", "of the host")
+    assert_states(rows[3].sees, "gpu:3, gfx942", "by process", "mem_info_vram_used", "mem_info_gtt_used", "of the host")
     (nodes,) = (row for row in of(found, "sampling") if "NUMA" in row.sees)
     assert "4 nodes" in nodes.sees
 
@@ -134,18 +134,18 @@ def test_gpus_that_are_not_seen_have_a_sentence(monkeypatch: pytest.MonkeyPatch,
     tree = tree_of(tmp_path / "tree", {**OWN, "proc/driver/nvidia/version": "x"})
     (unloaded,) = of(sources(tree), "gpus")
     assert (unloaded.state.active, unloaded.state.mend) == (False, "sudo modprobe nvidia")
-    assert_says(unloaded.state.why, "NVIDIA GPUs", "NVML: Driver Not Loaded")
+    assert_states(unloaded.state.why, "NVIDIA GPUs", "NVML: Driver Not Loaded")
     play(monkeypatch, tmp_path, fail="hang")
     (hanging,) = of(sources(tree, timeout=0.5), "gpus")
     assert (hanging.state.active, hanging.state.mend) == (False, "")
-    assert_says(hanging.state.why, "NVIDIA GPUs", "NVML", "0.5 s")
+    assert_states(hanging.state.why, "NVIDIA GPUs", "NVML", "0.5 s")
     silent = {"name": "NVIDIA GB10", "total": 1, "memory": "Not Supported"}
     play(monkeypatch, tmp_path, gpus=[silent, {"total": GIB, "lists": "Insufficient Permissions"}])
     unstated, first, second = of(sources(tree), "gpus")
-    assert_says(unstated.state.why, "memory of gpu:0 (NVIDIA GB10)", "Not Supported")
+    assert_states(unstated.state.why, "memory of gpu:0 (NVIDIA GB10)", "Not Supported")
     assert first.state.why == ""
-    assert_says(first.sees, "gpu:0, NVIDIA GB10", "by process")
-    assert_says(second.state.why, "memory of gpu:1", "by process", "Insufficient Permissions")
+    assert_states(first.sees, "gpu:0, NVIDIA GB10", "by process")
+    assert_states(second.state.why, "memory of gpu:1", "by process", "Insufficient Permissions")
     assert "by process" not in second.sees
 
 

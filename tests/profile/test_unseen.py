@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.experiments.fake_records import a_record
 from tests.findings import claims
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.comparison.papers.comparisons import compared
 from firsttouch.harness.outcomes import report
@@ -75,7 +75,7 @@ def test_the_table_gives_lower_bounds_and_the_share() -> None:
     assert table is not None
     assert table.rows[0][1:3] == ["1 GiB: 1 GiB fault", "900"]
     moved, faults = table.rows[1][1:3]
-    assert_says(str(moved), "at least 512 MiB", "at least 50 %", "not seen")
+    assert_states(str(moved), "at least 512 MiB", "at least 50 %", "not seen")
     assert faults == "at least 900"
 
 
@@ -85,8 +85,8 @@ def test_the_bars_say_what_is_missing() -> None:
     (part,) = report.sections(derive([record(), *lossy]), {}, {})
     (figure,) = [f for f in part.figures if f.title == report.DRIVER.title]
     to_device, to_host = figure.note.split("; ")
-    assert_says(to_device, "Not seen", "to the device", "at least 20 to 50 % (managed+advise)")
-    assert_says(to_host, "to the host", "at least 100 % (managed+advise)")
+    assert_states(to_device, "Not seen", "to the device", "at least 20 to 50 % (managed+advise)")
+    assert_states(to_host, "to the host", "at least 100 % (managed+advise)")
     drawing = draw(figure, part.records, DrawingContext(None, Palette()))
     assert drawing is not None
     assert drawing.notes[0] == figure.note

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from tests.experiments.fake_records import KIB, MIB, a_record
 from tests.findings import assert_finding
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.records.conditions import MOST_GROUPS, under_conditions
 from firsttouch.records.findings import Claim, Finding, Quantity, compare_medians, extremes, finding
@@ -118,4 +118,4 @@ def test_what_is_said_in_words_of_some_records_has_their_condition() -> None:
     found = under_conditions(lambda found: [finding(ENDED, found[:1], "yes")], rows)
     assert_finding(found, ENDED, stated={"agent": "cpu"})
     (sentence,) = sentences(found)
-    assert_says(sentence, "with agent cpu")
+    assert_states(sentence, "with agent cpu")

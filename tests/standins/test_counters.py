@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import app, run
 from tests.calls import call
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.records.reading import load_results
 
@@ -27,7 +27,7 @@ def test_a_stream_is_counted_over_one_launch(tmp_path: Path, tool: dict[str, str
     (record,) = run(tmp_path / "out", "bandwidth", "--counters", "--set", "agent=gpu", "--set", "allocator=device",
                     "--set", "kernel=triad", "--set", "arrays=sweep", "--set", "size=256KiB", **tool)  # fmt: skip
     assert (record.status, record.verified) == ("ok", True)
-    assert_says(str(record.counters["hw_counters"]), "rocprofv3 (", "each group of counters")
+    assert_states(str(record.counters["hw_counters"]), "rocprofv3 (", "each group of counters")
     assert record.counters["hw_kernels"] == 1
     assert record.counters["hw_tlb_misses"] == 1000
     assert record.counters["hw_memory_read_bytes"] == 64 * 1000 - 32 * 1000 + 64 * 1000

@@ -20,7 +20,7 @@ from command import run
 from tests.calls import call, devices
 from tests.fabricated import gpu_capabilities
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.machine.allocators.semantics import SEMANTICS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -141,7 +141,7 @@ def test_a_machine_without_rocm_is_reported_in_one_sentence(monkeypatch: pytest.
         monkeypatch.setenv(variable, "/nowhere/libamdhip64.so")
     device = discovered()
     assert (device.name, device.available) == ("hip", False)
-    assert_says(device.reason, "hip library", "not found: /nowhere/libamdhip64.so")
+    assert_states(device.reason, "hip library", "not found: /nowhere/libamdhip64.so")
 
 
 @pytest.mark.exhaustive
@@ -527,8 +527,8 @@ def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Pa
         {record.reason for record in by_xnack["0"] if record.factors["allocator"] == allocator}
         for allocator in ("mmap", "managed")
     )
-    assert_says(mmap, "pageableMemoryAccess is 0", "GPU")
-    assert_says(managed, "managed memory", "allocated before")
+    assert_states(mmap, "pageableMemoryAccess is 0", "GPU")
+    assert_states(managed, "managed memory", "allocated before")
 
 
 @pytest.mark.parametrize("form", matrix([[], ["--json"]], 1))

@@ -11,7 +11,7 @@ import pytest
 from command import app, run
 from tests.findings import row
 from tests.matrix import matrix
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.base.units import parse_size
 from firsttouch.experiments.migration import Migration
@@ -82,7 +82,7 @@ def test_without_concurrent_managed_access_there_is_no_advice_and_no_prefetch(tm
     assert (managed.factors["strategy"], managed.status, managed.verified) == ("managed", "ok", True)
     assert [r.status for r in others] == ["skipped"] * 4
     (reason,) = {r.reason for r in others}
-    assert_says(reason, "hip:0", "concurrentManagedAccess is 0", "advice", "prefetches")
+    assert_states(reason, "hip:0", "concurrentManagedAccess is 0", "advice", "prefetches")
 
 
 @pytest.mark.exhaustive
@@ -201,7 +201,7 @@ def test_more_than_the_device_has_is_refused_before_anything_is_allocated(tmp_pa
     assert results["pinned"] == ("ok", "")
     assert results["explicit"][0] == results["managed"][0] == "skipped"
     for strategy in ("explicit", "managed"):
-        assert_says(results[strategy][1], "hip:0", "has 32 MiB")
+        assert_states(results[strategy][1], "hip:0", "has 32 MiB")
         assert ("--allow-oversubscription" in results[strategy][1]) == (strategy == "managed")
 
 
@@ -217,7 +217,7 @@ def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: st
     options += [*SHORT, "--size", "18MiB", "--oversubscribe", "1.5", "--allow-oversubscription"]
     records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY), HSA_XNACK=xnack)
     results = {str(r.factors["strategy"]): r for r in records}
-    assert_says(results["explicit"].reason, "black_scholes needs 18 MiB", "4 MiB left free", "12 MiB less 8 MiB")
+    assert_states(results["explicit"].reason, "black_scholes needs 18 MiB", "4 MiB left free", "12 MiB less 8 MiB")
     for strategy in ("managed", "managed+both", "pinned"):
         record = results[strategy]
         assert (record.status, record.reason, record.verified) == ("ok", "", True), strategy
@@ -237,7 +237,7 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
     for record in records:
         ratio, strategy = float(record.factors["oversubscribe"]), str(record.factors["strategy"])  # type: ignore[arg-type]
         if ratio == 40:
-            assert_says(record.reason, "460.8 KiB", "free on hip:0", "less than the 8 MiB")
+            assert_states(record.reason, "460.8 KiB", "free on hip:0", "less than the 8 MiB")
         elif ratio == 0.5 or strategy == "pinned":
             assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
             assert record.counter("free_beside_ballast_bytes") == pytest.approx(18 * 2**20 / ratio, rel=0.001)
@@ -245,7 +245,7 @@ def test_managed_data_and_ballast_stay_within_free_memory_less_the_reserve_unles
             assert "measured_peak_bytes" not in record.counters
         else:
             assert record.status == "skipped"
-            assert_says(record.reason, "black_scholes needs 18 MiB", "device memory")
+            assert_states(record.reason, "black_scholes needs 18 MiB", "device memory")
             assert ("--allow-oversubscription" in record.reason) == (strategy == "managed")
 
 
@@ -305,7 +305,7 @@ def test_migration_runs_beyond_what_ballast_leaves_where_that_is_allowed(
         assert (record.status, record.verified) == ("ok", True), record.reason
         assert record.counter("free_beside_ballast_bytes") == pytest.approx(LEFT * 1.5 / ratio, rel=0.001)
         assert record.counter("ratio_reached") == pytest.approx(ratio, rel=0.001)
-    assert_says(results["device", 1.5].reason, "needs 18 MiB", "device memory", "the 4 MiB left free")
+    assert_states(results["device", 1.5].reason, "needs 18 MiB", "device memory", "the 4 MiB left free")
     (section,) = Migration().sections(records, None)
     assert (section.question, [*section.figures]) == (Migration.ratio_question, [*Migration.ratio_figures])
     monkeypatch.setattr("firsttouch.report.page.to_svgs", lambda specs: ["" for _ in specs])

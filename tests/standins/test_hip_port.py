@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import run
-from tests.said import assert_says
+from tests.texts import assert_states
 
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
 
@@ -22,4 +22,4 @@ def test_a_kernel_stores_into_the_frame_of_the_next_function(xnack: str, status:
     if status == "ok":
         assert forms["naive"].counters["overwritten_words"] == 1
     else:
-        assert_says(forms["naive"].reason, "kernel", "the stack: ")
+        assert_states(forms["naive"].reason, "kernel", "the stack: ")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -24,7 +24,7 @@ def run_neighbour(out: Path, *options: str, **settings: str) -> list[Record]:
 
 def assert_refused(reason: str, first: str, second: str) -> None:
     """Asserts that the driver's answer is why one device may not use the memory of another."""
-    assert_says(reason, "hipDeviceCanAccessPeer", first, f"no peer access to {second}")
+    assert_states(reason, "hipDeviceCanAccessPeer", first, f"no peer access to {second}")
 
 
 @pytest.mark.exhaustive

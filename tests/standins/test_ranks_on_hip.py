@@ -13,7 +13,7 @@ from tests import rank_ends
 from tests.calls import UNDRAWN, call
 from tests.mpi import Mpi
 from tests.rank_ends import Misbehaving
-from tests.said import assert_says
+from tests.texts import assert_states
 
 from firsttouch.experiments.collective import OPERATIONS
 from firsttouch.experiments.p2p_message import P2pMessage
@@ -60,7 +60,7 @@ def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path,
     assert rows["default"].status == "ok"
     for route in ("direct", "staged"):
         assert rows[route].status == "skipped"
-        assert_says(rows[route].reason, "this MPI", "ROCm memory (")
+        assert_states(rows[route].reason, "this MPI", "ROCm memory (")
     rows = {r.text("route"): r for r in run(mpi, tmp_path / "in-front", *chosen, **in_front)}
     assert {(r.status, r.verified) for r in rows.values()} == {("ok", True)}
 
@@ -267,7 +267,7 @@ def test_without_rccl_its_points_are_skipped(tmp_path: Path) -> None:
     rows = run_rccl(tmp_path / "out", "--set", "size=4KiB", "--set", "peer=self", FIRSTTOUCH_LIB_RCCL="/none")
     assert {r.status for r in rows} == {"skipped"}
     for r in rows:
-        assert_says(r.reason, "rccl library", "not found", "/none")
+        assert_states(r.reason, "rccl library", "not found", "/none")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
