@@ -13,8 +13,9 @@ from tests.profile import profiles
 
 import firsttouch
 from firsttouch.profile.reading import read
+from firsttouch.report.advised import write_advice
 from firsttouch.report.ported import ported_page
-from firsttouch.report.profile import render
+from firsttouch.report.profile import render, write_profile
 
 
 def text_of(page: str) -> str:
@@ -26,7 +27,7 @@ def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
     page = ported_page(read(directory))
     assert page is not None
     tables = {table.anchor: table for table in page.tables}
-    assert [*tables] == ["unified-memory", "solve-first", "hazards", "program"]
+    assert [*tables] == ["edits", "unified-memory", "solve-first", "hazards", "program"]
     assert page.answer == firsttouch.port(directory)["summary"]
     assert {row[5] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
     (finding,) = tables["solve-first"].rows
@@ -37,6 +38,29 @@ def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
     assert [(series.name, series.peak and series.peak[1]) for series in page.panel.series][-1] == (
         "saved at most", 200 * 2**20
     )  # fmt: skip
+
+
+def test_the_edits_are_those_of_managed_memory_by_line(tmp_path: Path):
+    directory = profile(tmp_path / "p", backprop().traced, callers=names())
+    page = ported_page(read(directory))
+    assert page is not None
+    table = next(table for table in page.tables if table.anchor == "edits")
+    assert len(table.rows) >= 2
+    assert all("p.cu:" in row[1] for row in table.rows)
+    assert f"firsttouch advise RUN --profile {directory}" in table.notes[0]
+
+
+def test_the_pages_of_a_program_link_to_each_other(tmp_path: Path):
+    directory = profile(tmp_path / "a b", backprop().traced, callers=names())
+    runs = [str(Path(__file__).parents[2] / "results" / "h200-standard")]
+    page = write_profile([directory])
+    assert 'href="advice.html"' not in page.read_text()
+    elsewhere = write_advice(runs, tmp_path / "out", str(directory), None, None)
+    assert 'href="../a%20b/report.html"' in elsewhere.read_text()
+    assert 'href="advice.html"' not in page.read_text()
+    advice = write_advice(runs, directory, str(directory), None, None)
+    assert 'href="report.html"' in advice.read_text()
+    assert 'href="advice.html"' in page.read_text()
 
 
 def test_names_from_the_target_are_text_on_the_page(tmp_path: Path):

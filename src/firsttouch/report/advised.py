@@ -4,13 +4,14 @@ known. Every text is escaped by the template.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
-from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.profiled import advise_profile
 from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, sentences_of_traced, unchecked_text
 from firsttouch.advice.wording import parts_of
@@ -21,13 +22,15 @@ from firsttouch.base.units import format_size
 from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
 from firsttouch.records.text import quantity
+from firsttouch.report import profile as profile_page
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
+from firsttouch.report.ported import EDIT_HEADS, edit_rows
 from firsttouch.report.stack import draw
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import assets, environment, packaged
 
-PAGE = "advice.html"
+PAGE = profile_page.ADVICE_PAGE
 TERMS = Stack(
     x="strategy",
     series="{}_ms",
@@ -49,8 +52,8 @@ class AdviceTable:
     notes: Sequence[str] = ()
 
 
-def render(advice: Advice) -> str:
-    """The advice as one self-contained HTML page."""
+def render(advice: Advice, port: str = "") -> str:
+    """The advice as one self-contained HTML page. port: the address of the program's own page, '' if there is none."""
     traced = _traced(advice)
     drawing = draw(TERMS, [*_bar_records(advice)], DrawingContext(None, Palette()))
     figures: list[tuple[Drawing, str]] = []
@@ -61,6 +64,7 @@ def render(advice: Advice) -> str:
         **assets(),
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
+        port=port,
         headlines=list(map(str, sentences_of_traced(advice, traced))),
         figures=figures,
         tables=[table for table in every if table.rows or table.notes],
@@ -122,10 +126,9 @@ def _terms(advice: Advice) -> AdviceTable:
 
 
 def _edits(traced: TracedAdvice) -> AdviceTable:
-    rows = [[edit.text, joined_lines(edit.lines)[0], f"{edit.count:,}", format_size(edit.bytes, 3)]
-            for edit in traced.edits]  # fmt: skip
+    rows = edit_rows(traced.edits)
     notes = ["Lines, calls and bytes are exact: the trace has them."]
-    return AdviceTable("edits", "What to change", ["change", "lines", "calls", "bytes"], rows, notes if rows else [])
+    return AdviceTable("edits", "What to change", EDIT_HEADS, rows, notes if rows else [])
 
 
 def _check(advice: Advice) -> AdviceTable:
@@ -162,10 +165,14 @@ def write_advice(
         UsageError: there is no advice, or the file cannot be written.
     """
     path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
-    page = render(advise_profile(Path(profile), directories, device=device, process=process))
+    port = Path(profile) / profile_page.PAGE
+    link = quote(os.path.relpath(port, path.parent)) if port.is_file() else ""
+    page = render(advise_profile(Path(profile), directories, device=device, process=process), link)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, encode_text(page))
     except OSError as error:
         raise UsageError(f"cannot write the page to {path}: {error.strerror}") from None
+    if port.is_file() and path == port.with_name(PAGE):
+        profile_page.write_profile([port.parent])  # it has the link back then
     return path

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.port.places import named_places, where
+from firsttouch.advice.answer import Edit
+from firsttouch.advice.edits import edits, joined_lines
+from firsttouch.advice.port.places import Places, named_places, where
 from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
@@ -17,6 +19,7 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.text import count
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_panels import MOST_READINGS, Panel, Series, plain, thinned, when
@@ -24,6 +27,8 @@ from firsttouch.report.profile_tables import DASH, ProfileTable, size
 
 MOST_ROWS = 100
 _MOST_TIMES = 8
+_FIRST = "managed"
+"""The strategy of which the page lists the changes; others need the same, and a prefetch or advice more."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ def ported_page(profile: Profile) -> PortedPage | None:
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
     candidates = [
+        _edit_table(edits(run, port, Places(profile.callers), STRATEGIES[_FIRST]), port),
         _block_table(port),
         _findings(port),
         _needless(port),
@@ -75,6 +81,23 @@ def _savings_panel(course: Sequence[SavingMoment], clock: float) -> Panel | None
     about = ["what a unified version does not hold", *([f"at {when(peak[0])}"] if peak else [])]
     series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=about))
     return Panel("unified", "Program: blocks and their partners on the host", series)
+
+
+def edit_rows(changes: Sequence[Edit]) -> list[list[str]]:
+    """Cells of a table: the change, its lines, calls and bytes."""
+    return [[e.text, joined_lines(e.lines)[0], f"{e.count:,}", size(e.bytes)] for e in changes]
+
+
+EDIT_HEADS = ["change", "lines", "calls", "bytes"]
+
+
+def _edit_table(changes: Sequence[Edit], port: PortFindings) -> ProfileTable:
+    note = (
+        f"For {_FIRST} memory. Lines, calls and bytes are exact. What each strategy would add, and what to change for "
+        f"the best one: firsttouch advise RUN --profile {port.directory} --out {port.directory}"
+    )
+    rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
+    return ProfileTable("edits", "What to change", EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
 
 
 def _block_table(port: PortFindings) -> ProfileTable:

@@ -28,11 +28,13 @@ from firsttouch.report.profile_panels import MemoryFigure, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
 
-PAGE = "report.html"
+PAGE, ADVICE_PAGE = "report.html", "advice.html"
 
 
-def render(profiles: Mapping[str, Profile]) -> str:
-    """One self-contained HTML page. The keys of `profiles` are short names that tell them apart."""
+def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
+    """One self-contained HTML page. The keys of `profiles` are short names that tell them apart. advice: the address of
+    the page of advice about the program, '' if there is none.
+    """
     summaries = {name: summarise(profile) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
     ported = ported_page(next(iter(profiles.values()))) if len(profiles) == 1 else None
@@ -47,6 +49,7 @@ def render(profiles: Mapping[str, Profile]) -> str:
         **assets(),
         title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
+        advice=advice,
         answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
@@ -144,7 +147,9 @@ def write_profile(directories: Sequence[Path], output: Path | None = None) -> Pa
     path = output or directories[0] / PAGE
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
-    page = render(read_all(directories))
+    advice = directories[0] / ADVICE_PAGE
+    has_advice = len(directories) == 1 and path.parent == advice.parent and advice.is_file()
+    page = render(read_all(directories), ADVICE_PAGE if has_advice else "")
     try:
         (write_output if output else write_atomically)(path, encode_text(page))
     except OSError as error:
