@@ -12,6 +12,7 @@ from tests.conftest import MakeOnce
 sys.path.insert(0, str(Path(__file__).parent))
 import sample
 from browser import Browser
+from kinds import KINDS
 
 
 def _rendered(make_once: MakeOnce, name: str) -> str:
@@ -91,3 +92,10 @@ def write(tmp_path):
         return directory
 
     return write
+
+
+@pytest.fixture(params=KINDS)
+def any_page(request, make_once: MakeOnce) -> Path:
+    """A page of every kind, each written once per test run."""
+    pages = make_once(f"kind-{request.param}", KINDS[request.param])
+    return next(path for path in sorted(pages.rglob("*.html")))

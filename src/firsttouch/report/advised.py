@@ -23,12 +23,13 @@ from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
 from firsttouch.records.text import quantity
 from firsttouch.report import profile as profile_page
-from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.draw import with_narrow
+from firsttouch.report.drawing import DrawingContext, DrawnFigure
 from firsttouch.report.palette import Palette
 from firsttouch.report.ported import EDIT_HEADS, edit_rows
 from firsttouch.report.stack import draw
 from firsttouch.report.svg import to_svgs
-from firsttouch.report.templates import assets, environment, packaged
+from firsttouch.report.templates import filled_in
 
 PAGE = profile_page.ADVICE_PAGE
 TERMS = Stack(
@@ -55,13 +56,13 @@ class AdviceTable:
 def render(advice: Advice, port: str = "") -> str:
     """The advice as one self-contained HTML page. port: the address of the program's own page, '' if there is none."""
     traced = _traced(advice)
-    drawing = draw(TERMS, [*_bar_records(advice)], DrawingContext(None, Palette()))
-    figures: list[tuple[Drawing, str]] = []
+    drawing = with_narrow(draw, TERMS, [*_bar_records(advice)], DrawingContext(None, Palette()))
+    figures: list[DrawnFigure] = []
     if drawing is not None and drawing.spec is not None:
-        figures = [(drawing, to_svgs([drawing.spec])[0])]
+        figures = [DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow]))]
     every = [_edits(traced), _strategy_table(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
-    return environment().from_string(packaged("advised.html.j2")).render(
-        **assets(),
+    return filled_in(
+        "advised.html.j2",
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
         port=port,

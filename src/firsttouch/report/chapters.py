@@ -12,7 +12,7 @@ from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import group_by, measured
 from firsttouch.records.text import caption, count
 from firsttouch.report.answers import answered
-from firsttouch.report.drawing import Drawing
+from firsttouch.report.drawing import DrawnFigure
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.interface_answers import InterfacesSection, interfaces_section
 from firsttouch.report.machines import MachinesTable
@@ -43,6 +43,8 @@ class PageQuestion:
     sections: list[PageSection]
     collapsed: bool
     """True if all of it is opened on demand: its kernels ran on the host's processor, and those of others did not."""
+    is_above: bool = False
+    """True if the first screen shows its answer and its figure, so that all the rest is opened on demand."""
 
     @property
     def lead(self) -> PageSection:
@@ -60,12 +62,14 @@ class Chapter:
     sections: list[PageSection]
     questions: list[PageQuestion]
     screen: FirstScreen
-    picture: list[tuple[Drawing, str]] = field(default_factory=list)
+    picture: list[DrawnFigure] = field(default_factory=list)
     """The picture of the first screen, if there is one."""
     interfaces: InterfacesSection | None = None
     """By which interface data move fastest, if that was measured."""
     machines: MachinesTable | None = None
     """The same points on several modelled machines."""
+    of_figures: list[str] = field(default_factory=list)
+    """Sentences that hold for several figures of the page; the first chapter has them."""
 
     @property
     def done(self) -> str:

@@ -46,13 +46,13 @@ from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
 from firsttouch.records.statistics import measured
 from firsttouch.records.text import count, join_names
-from firsttouch.report.drawing import Drawing
+from firsttouch.report.drawing import Drawing, DrawnFigure
 from firsttouch.report.overlay import overlaid, with_factor
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.ratios import dot_plots
 from firsttouch.report.svg import to_svgs
-from firsttouch.report.templates import assets, environment, packaged
+from firsttouch.report.templates import filled_in
 
 PAGE = "compare.html"
 MOST_SIDES = 8
@@ -74,7 +74,7 @@ class ComparedExperiment:
     question: str
     tables: list[tuple[str, ComparisonTable, list[str]]]
     """For each side: its name, its points, and their ids."""
-    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    drawings: list[DrawnFigure] = field(default_factory=list)
     phases: ComparisonTable | None = None
     """The phases of an application, if some differ."""
 
@@ -97,19 +97,23 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
         ids |= {d.column: _id(d.column) for g in groups for d in comparison.points_of(g)[:MOST_POINTS]}
         keys.append(key)
-        section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
+        section.drawings = [
+            DrawnFigure(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)
+        ]
         if of_it := phases.get(key):
             section.phases = table_of_experiments(comparison, of_it, len(of_it), "phase")
         sections.append(section)
     anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
     plots = dot_plots(comparison, conditions, anchors, ids)
-    images = iter(to_svgs([d.spec for d in (*plots, *(d for section in sections for d, _ in section.drawings))]))
-    drawn = [(drawing, next(images)) for drawing in plots]
+    images = iter(
+        to_svgs([d.spec for d in (*plots, *(shown.drawing for section in sections for shown in section.drawings))])
+    )
+    drawn = [DrawnFigure(drawing, next(images)) for drawing in plots]
     for section in sections:
-        section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
+        section.drawings = [DrawnFigure(shown.drawing, next(images)) for shown in section.drawings]
     shown = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
-    return environment().from_string(packaged("comparison.html.j2")).render(
-        **assets(),
+    return filled_in(
+        "comparison.html.j2",
         title=_title(comparison, short),
         headlines=sentences([*answers(comparison), *phase_answers(comparison)], comparison),
         limit=comparison.limit,

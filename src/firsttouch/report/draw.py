@@ -4,7 +4,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from firsttouch.records import figures
@@ -13,6 +13,7 @@ from firsttouch.records.schema import Record
 from firsttouch.records.text import caption
 from firsttouch.report import bar, by_iteration, heat, line, memory_timeline, stack, table, timeline
 from firsttouch.report.drawing import Draw, Drawing, DrawingContext, marked
+from firsttouch.report.lettering import PHONE
 
 KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Line: line.draw,
@@ -24,6 +25,20 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Timeline: timeline.draw,
     figures.MemoryTimeline: memory_timeline.draw,
 }
+
+
+def with_narrow(
+    draw_one: Callable[[figures.Figure, Sequence[Record], DrawingContext], Drawing | None],
+    figure: figures.Figure,
+    records: Sequence[Record],
+    context: DrawingContext,
+) -> Drawing | None:
+    """A figure in the form for a page, and in that for a phone. draw_one: draws one of them."""
+    drawing = draw_one(figure, records, context)
+    if drawing is None or drawing.spec is None:
+        return drawing
+    narrow = draw_one(figure, records, replace(context, width=PHONE))
+    return replace(drawing, narrow=narrow.spec if narrow else None)
 
 
 def draw(figure: figures.Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:

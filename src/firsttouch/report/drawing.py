@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statements import headed
 from firsttouch.records.text import caption
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
+from firsttouch.report.lettering import COLUMN, TEXT
 from firsttouch.report.palette import Palette
 
 Spec: TypeAlias = dict[str, Any]
@@ -35,6 +36,16 @@ class Drawing:
     """The number of points shown that failed verification."""
     predicted: str = ""
     """'predicted for gh200' if it shows predictions; '' otherwise."""
+    narrow: Spec | None = None
+    """The same figure as a phone shows it; None if it has one form."""
+
+
+class DrawnFigure(NamedTuple):
+    """A drawing with its SVG; '' if it has none. narrow: the one for a phone; '' if there is only one."""
+
+    drawing: Drawing
+    image: str
+    narrow: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,12 @@ class DrawingContext:
     palette: Palette
     timelines: Sequence[TransferTimeline] = ()
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
+    width: int = COLUMN
+    """The width in pixels that a figure may have: COLUMN or PHONE."""
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.width < COLUMN
 
 
 def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawing:
@@ -65,7 +82,7 @@ def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawin
         texts = (
             {"text": title_spec}
             if isinstance(title_spec, str | list)
-            else {"anchor": "start", "fontSize": 11, **title_spec}
+            else {"anchor": "start", "fontSize": TEXT, **title_spec}
         )
         first = {"text": texts["text"], "subtitle": prediction} if texts.get("text") else {"text": prediction}
         spec = {**spec, "title": {**texts, **first}}

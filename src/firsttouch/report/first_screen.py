@@ -61,6 +61,11 @@ class KeyNumber:
     finding: Finding
 
     @property
+    def sentence(self) -> str:
+        """What a message that says nothing else says."""
+        return f"{self.head.removeprefix('Predicted: ')} takes {self.text}."
+
+    @property
     def text(self) -> str:
         """The number and what follows it."""
         return self.value + (", " if self.rest[:1].isdigit() else " ") + self.rest

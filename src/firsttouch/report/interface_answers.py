@@ -31,7 +31,7 @@ from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statements import headed
 from firsttouch.records.text import count, join_names
-from firsttouch.report.drawing import Drawing
+from firsttouch.report.drawing import DrawnFigure
 from firsttouch.report.movements import BETWEEN, alike_in_words, between_whom, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
 
@@ -361,7 +361,7 @@ class InterfacesSection:
     crossovers: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    drawings: list[DrawnFigure] = field(default_factory=list)
     predicted: str = ""
     """'predicted for gh200' of predictions; '' otherwise."""
 

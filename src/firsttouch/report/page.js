@@ -13,7 +13,9 @@
 
   // ---- Permalinks: what the address names is opened, shown and marked.
 
-  const named = id => document.getElementById(id) || all("svg [data-p]").find(mark => mark.dataset.p === id);
+  const isOfThisScreen = mark => getComputedStyle(mark.closest(".scroll")).display !== "none";
+  const named = id => document.getElementById(id)
+    || all("figure .scroll svg [data-p]").find(mark => mark.dataset.p === id && isOfThisScreen(mark));
   const reveal = target => {
     for (let at = target; at; at = at.parentElement) if (at.localName === "details") at.open = true;
     target.scrollIntoView({ block: target.localName === "section" || target.localName === "details" ? "start" : "center" });
@@ -105,11 +107,7 @@
   document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
 
   for (const svg of all("figure svg")) {
-    const caption = svg.closest("figure").querySelector("figcaption b");
-    const image = svg.closest("[role=img]"); // what can be stepped through is no image
-    svg.setAttribute("role", "group");
-    svg.setAttribute("aria-label", image ? image.getAttribute("aria-label") : caption ? caption.textContent : "Figure");
-    for (const name of image ? ["role", "aria-label"] : []) image.removeAttribute(name);
+    svg.setAttribute("role", "group"); // what can be stepped through is no image; it keeps its name
     const points = all("[data-t]", svg);
     if (points.length) {
       svg.setAttribute("tabindex", "0");
@@ -228,7 +226,7 @@
     const contents = nav.querySelector(".contents");
     if (contents) {
       contents.querySelector("summary").after(box);
-      contents.open = !matchMedia("(max-width: 64rem)").matches;
+      contents.open = !matchMedia("(max-width: 76rem)").matches;
     } else nav.prepend(box);
     const jump = place => {
       if (!place.id) place.setAttribute("tabindex", "-1");

@@ -16,17 +16,18 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.experiments.contract.base import Experiment
 from firsttouch.model.scope import NOT_MODELLED
-from firsttouch.records.text import caption
+from firsttouch.records.text import caption, join_names
 from firsttouch.report import redrawing
 from firsttouch.report.chapters import Chapter, chapters
-from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.draw import draw, with_narrow
+from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure
 from firsttouch.report.events import have_moves
 from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.palette import Palette
-from firsttouch.report.sections import drawings, lead_drawings
+from firsttouch.report.said_once import of_several
+from firsttouch.report.sections import PageSection, drawings, lead_drawings
 from firsttouch.report.svg import to_svgs
-from firsttouch.report.templates import assets, environment, packaged
+from firsttouch.report.templates import filled_in
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results
@@ -44,35 +45,53 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     known_names = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
-    template = environment().from_string(packaged("page.html.j2"))
     not_modelled = caption("; ".join(NOT_MODELLED))
-    return template.render(chapters=parts, wrong=wrong, known=known_names, not_modelled=not_modelled, **assets())
+    return filled_in("page.html.j2", chapters=parts, wrong=wrong, known=known_names, not_modelled=not_modelled)
 
 
 def _draw(parts: Sequence[Chapter]) -> None:
     """Draws all figures: the pictures first, then those that questions show, then the others."""
     palette = Palette()
-    figures: list[tuple[list[tuple[Drawing, str]], Drawing]] = []
+    figures: list[tuple[list[DrawnFigure], Drawing]] = []
+    at_once: list[Drawing] = []
     for chapter in parts:
-        figures += [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
+        first = [(chapter.picture, drawing) for drawing in filter(None, [_picture(chapter, palette)])]
         if chapter.interfaces:
-            figures += [(chapter.interfaces.drawings, drawing) for drawing in pictures(chapter.interfaces, palette)]
+            first += [(chapter.interfaces.drawings, drawing) for drawing in pictures(chapter.interfaces, palette)]
+        figures += first
+        at_once += [drawing for _, drawing in first]
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
+        for q in chapter.questions:
+            q.is_above = bool(first) and any(figure is chapter.screen.figure for figure in q.lead.figures)
+        above = {id(q.lead) for q in chapter.questions if q.is_above}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
             section.undrawn = id(section) not in leads and len(figures) >= MOST_FIGURES
             if not section.undrawn:
                 is_lead, picture = id(section) in leads, chapter.screen.figure
                 drawn = lead_drawings(section, palette, picture) if is_lead else drawings(section, palette)
                 figures += [(section.drawings, drawing) for drawing in drawn]
-    for (place, drawing), image in zip(figures, to_svgs([drawing.spec for _, drawing in figures]), strict=True):
-        place.append((drawing, image))
+                at_once += drawn[:1] if is_lead and id(section) not in above else []
+    if parts:
+        sections = [section for chapter in parts for section in chapter.sections]
+        general = {note for section in sections for note in section.notes}
+        shared = of_several(at_once, [drawing for _, drawing in figures], general)
+        parts[0].of_figures = [_with_experiments(note, sections) for note in shared]
+    images = iter(to_svgs([spec for _, drawing in figures for spec in (drawing.spec, drawing.narrow)]))
+    for place, drawing in figures:
+        place.append(DrawnFigure(drawing, next(images), next(images)))
+
+
+def _with_experiments(note: str, sections: Sequence[PageSection]) -> str:
+    """A note with the experiments that it is about, if it is about some only."""
+    names = dict.fromkeys(section.experiment for section in sections if note in section.notes)
+    return f"{note.removesuffix('.')}: {join_names([*names])}." if names else note
 
 
 def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
     """The picture of the first screen."""
     screen = chapter.screen
     context = DrawingContext(None, palette, memory=chapter.results.memory)
-    return draw(screen.figure, screen.shown, context) if screen.figure else None
+    return with_narrow(draw, screen.figure, screen.shown, context) if screen.figure else None
 
 
 def _set_row_ids(parts: Sequence[Chapter]) -> None:
@@ -90,7 +109,10 @@ def _set_row_ids(parts: Sequence[Chapter]) -> None:
         places = [section.drawings for section in chapter.sections]
         places += [chapter.interfaces.drawings] if chapter.interfaces else []
         for place in places if suffix else ():
-            place[:] = [(d, _POINT_LINK.sub(rf"\g<0>{suffix}", svg)) for d, svg in place]
+            place[:] = [
+                DrawnFigure(drawn.drawing, *(_POINT_LINK.sub(rf"\g<0>{suffix}", svg) for svg in drawn[1:]))
+                for drawn in place
+            ]
 
 
 def load(directories: Sequence[Path]) -> dict[str, Results]:

@@ -20,13 +20,13 @@ from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.text import count
 from firsttouch.report import profile_tables as words
 from firsttouch.report.cells import csv_cell
-from firsttouch.report.drawing import Drawing
+from firsttouch.report.drawing import Drawing, DrawnFigure
 from firsttouch.report.parquet import parquet
 from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.profile_panels import MemoryFigure, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
-from firsttouch.report.templates import assets, environment, packaged
+from firsttouch.report.templates import filled_in
 
 PAGE, ADVICE_PAGE = "report.html", "advice.html"
 
@@ -45,18 +45,25 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     tables = words.tables(only) if only else [words.peaks(summaries)]
     if ported is not None:
         tables = [*ported.tables, *tables]
-    return environment().from_string(packaged("profile.html.j2")).render(
-        **assets(),
+    return filled_in(
+        "profile.html.j2",
         title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
         advice=advice,
         answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
-        drawing=drawing,
-        svg=to_svgs([drawing.spec])[0],
+        memory=DrawnFigure(drawing, to_svgs([drawing.spec])[0]),
         tables=tables,
         unseen=_unseen_by_profile(summaries, ported.unseen if ported else ()),
-        costs=[("" if only else plain(name), words.cost(s)) for name, s in summaries.items()],
+        costs=_costs(summaries),
     )  # fmt: skip
+
+
+def _costs(summaries: Mapping[str, ProfileSummary]) -> list[tuple[str, str]]:
+    """What profiling cost: for the names of the profiles to which the same applies, '' of a single one, a sentence."""
+    groups: dict[str, list[str]] = {}
+    for name, summary in summaries.items():
+        groups.setdefault(words.cost(summary), []).append(plain(name))
+    return [("" if len(summaries) == 1 else "; ".join(names), sentence) for sentence, names in groups.items()]
 
 
 def _unseen_by_profile(

@@ -24,8 +24,8 @@ from firsttouch.records.statistics import measured, value, varying
 from firsttouch.records.text import condition, count, distinguishing_factors, label, percent, quantity
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
-from firsttouch.report.draw import draw
-from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.draw import draw, with_narrow
+from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure
 from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.lead import usual
 from firsttouch.report.message import messages
@@ -78,7 +78,7 @@ class PageSection:
     overview: bool = False
     """True if its records are listed and counted by other sections."""
     facts: list[str] = field(default_factory=list)
-    drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    drawings: list[DrawnFigure] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[str, str, list[str]]] = field(default_factory=list)
     """The CSS class, the id and the cells of each row of the table of points. The id is '' if the page has it already.
@@ -103,6 +103,8 @@ class PageSection:
     """Who carried out points together."""
     notes: Sequence[str] = ()
     """Sentences that follow the caption of each figure."""
+    is_usual: bool = False
+    """True if its first figure shows the usual conditions alone, and a further one all of them."""
 
     @property
     def answer(self) -> str:
@@ -136,7 +138,8 @@ class PageSection:
     def more(self) -> str:
         """What the page shows of the section on demand, in a few words."""
         extra = len(self.drawings) - 1
-        kinds = [count(extra, "further figure")] if extra > 0 else []
+        kinds = ["all conditions"] if self.is_usual else []
+        kinds += [count(extra, "further figure")] if extra > 0 else []
         kinds += ["all findings"] if self.brief != self.answer else []
         kinds += ["published results"] if self.published else []
         points = len(self.rows) + self.left_out
@@ -302,14 +305,19 @@ def _thinned(records: list[Record], most: int) -> list[Record]:
     return kept[: 2 * most]
 
 
-def drawings(section: PageSection, palette: Palette) -> list[Drawing]:
-    """The figures of one section that are not empty. They do not show skipped and failed points."""
+def drawings(section: PageSection, palette: Palette, *, is_lead: bool = False) -> list[Drawing]:
+    """The figures of one section that are not empty. They do not show skipped and failed points. is_lead: the first of
+    them is shown at once, on phones too.
+    """
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     context = _context(section, palette)
     figures = [*section.figures]
     if not any(isinstance(figure, Timeline) for figure in figures):
         figures.append(Timeline())
-    drawn = [d for figure in figures if (d := _drawn(figure, ok, context)) is not None]
+    drawn: list[Drawing] = []
+    for figure in figures:
+        one = with_narrow(_drawn, figure, ok, context) if is_lead and not drawn else _drawn(figure, ok, context)
+        drawn += [one] if one is not None else []
     for drawing in drawn:
         drawing.notes.extend(section.notes)
     return [replace(d, message=text) for d, text in zip(drawn, messages(drawn, section.findings), strict=True)]
@@ -336,19 +344,20 @@ def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None
     """
     if any(figure is picture for figure in section.figures):
         other_figures = [figure for figure in section.figures if figure is not picture]
-        return drawings(replace(section, figures=other_figures or section.figures), palette)
-    every = drawings(section, palette)
+        return drawings(replace(section, figures=other_figures or section.figures), palette, is_lead=True)
     if not section.figures:
-        return every
+        return drawings(section, palette, is_lead=True)
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     try:
         usual_ok = without_broken(ok, lambda records: usual(section.figures[0], records)).value
     except (Exception, SystemExit):
-        return every
-    first = _drawn(section.figures[0], usual_ok, _context(section, palette))
+        return drawings(section, palette, is_lead=True)
+    if len(usual_ok) == len(matching(section.figures[0], ok)):
+        return drawings(section, palette, is_lead=True)
+    first = with_narrow(_drawn, section.figures[0], usual_ok, _context(section, palette))
+    every = drawings(section, palette, is_lead=first is None)
     if first is None or not every:
         return every
-    if len(usual_ok) == len(matching(section.figures[0], ok)):
-        return every
-    first.notes.extend(["The usual conditions; all of them are under More.", *section.notes])
+    first.notes.extend(section.notes)
+    section.is_usual = True
     return [replace(first, message=messages([first], section.findings)[0]), *every]

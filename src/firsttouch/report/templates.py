@@ -1,4 +1,4 @@
-"""The environment of the templates of pages, and the style and the script that each page contains."""
+"""Fills in the templates of pages, with the style and the script that each page contains."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from firsttouch.records.text import count, fact_title, label
+from firsttouch.records.text import caption, count, fact_title, label
+from firsttouch.report.said_once import is_said
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markupsafe import Markup
+
+    from firsttouch.records.schema import Scalar
 
 
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
@@ -45,14 +47,33 @@ def breakable(text: object) -> Markup:
     return Markup("").join(Markup("<wbr>").join(map(escape, part)) for part in parts)
 
 
-def environment() -> Environment:
-    """The environment of the templates: every value is escaped, and a name without a value is an error."""
+def spelled_facts(facts: Mapping[str, Scalar]) -> list[tuple[str, str]]:
+    """Facts about a machine as the rows of a table."""
+    return [(fact_title(name), label(name, value)) for name, value in facts.items()]
+
+
+def image(svg: str, name: str) -> Markup:
+    """The sanitised SVG of a figure as an image with a name, for those who do not see it."""
+    from markupsafe import Markup, escape
+
+    return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(name)}" ', 1))
+
+
+def filled_in(name: str, **values: Any) -> str:
+    """The text of a template of this package: every value is escaped, and a name without a value is an error."""
     import jinja2
 
-    env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    env.filters["breakable"] = breakable
+    env = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(packaged),
+    )
+    env.filters.update(breakable=breakable, image=image, caption=caption)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
-    return env
+    env.globals.update(spelled_facts=spelled_facts, is_said=is_said)
+    return env.get_template(name).render(**assets(), **values)
 
 
 def packaged(name: str) -> str:
