@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -76,8 +77,9 @@ def test_the_figures_of_first_touches_say_how_memory_comes(
 ) -> None:
     run = copied(tmp_path / "run", "xeon-vm-quick", change)
     page = render({"run": load_results(run)}, reportable_experiments())
-    _, *sections = page.split("data-section=")
-    noted = {section.split('"')[1].split()[0] for section in sections if AS_USED[4:] in section.split("</figure>")[0]}
+    said = re.findall(rf"{AS_USED[4:]}: ([^.]*)\.", page)
+    assert len(said) == holds
+    noted = {name for names in said for name in re.split(", | and ", names)}
     touching = {"pagefault", "allocation", "transfer", "faultcount"}
     assert noted & {"pagefault", "latency", "bandwidth", "tlb"} == ({"pagefault"} if holds else set())
     assert noted <= (touching | {"migration"} if holds else set())

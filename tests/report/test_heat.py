@@ -163,5 +163,7 @@ def test_a_single_sample_is_not_sure_and_counts_are():
     records = [point({"cpu": c, "gpu": 64}, 40.0 + c, counters={"ratio": 0.5 + c, "held": c}) for c in (1, 2)]
     for record in records:
         record.summary.n = 1
-    assert {"~1.50", "~2.50"} <= set(drawn(RATIOS, records)[1])
+    drawing, texts = drawn(RATIOS, records)
+    assert {"1.50", "2.50"} <= set(texts)
+    assert "No value is known to within 10 %." in drawing.notes
     assert "2" in drawn(Heat(x="cpu", y="gpu", z="held"), records)[1]

@@ -9,10 +9,12 @@ from firsttouch.records.text import SECONDS, is_size
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import without_unit
 
-NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
+NAMES: Spec = {"labelLimit": 216, "titlePadding": 26}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
-WIDE_NAMES: Spec = {**NAMES, "labelLimit": 340}
+WIDE_NAMES: Spec = {**NAMES, "labelLimit": 370}
 """The same for a chart that has the whole width."""
+FEW_TICKS: Spec = {"tickCount": 4}
+"""Properties of the horizontal axis of a chart that is as wide as a phone."""
 MOST_ACROSS = 7
 """If a horizontal decimal axis had more ticks, only its powers of ten have one."""
 MOST_TICKS = 15

@@ -11,15 +11,16 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import expand, group_by
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
-from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
+from firsttouch.report.chart import BESIDE_AXIS, EDGES, colour, finish, flag_marks, numbers, row, wrapped
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.lettering import TEXT
 from firsttouch.report.line import MOST_DOTS
 from firsttouch.report.naming import unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
 from firsttouch.report.vega import constant, field, layer
 
-WIDTH, TIME_HEIGHT, HEIGHT = 345, 80, 170
+WIDTH, TIME_HEIGHT, HEIGHT = 315, 80, 170
 ITERATION = "series"
 
 
@@ -79,16 +80,17 @@ def _chart(
     y = field("y:Q", **_same_scale(channel, [0, *amounts]))
     hue, shape = (colour(figure, roles, parts, context.palette, shape=is_shape) for is_shape in (False, True))
     lower = _lines({"x": x, "y": y, "color": {**hue, "title": None}}, rows, "part", {"shape": {**shape, "title": None}})
+    width = context.width - EDGES - BESIDE_AXIS if context.is_narrow else WIDTH
     charts = []
     for panel in dict.fromkeys(r["panel"] for r in rows):
         of_panel = {"filter": {"field": "panel", "equal": panel}}
-        halves = [{"layer": lower, "width": WIDTH, "height": HEIGHT}]
+        halves = [{"layer": lower, "width": width, "height": HEIGHT}]
         if upper:
-            halves.insert(0, {"layer": upper, "width": WIDTH, "height": TIME_HEIGHT})
-        title = {"title": {"text": wrapped(panel, WIDTH), "anchor": "start", "fontSize": 11}} if panel else {}
+            halves.insert(0, {"layer": upper, "width": width, "height": TIME_HEIGHT})
+        title = {"title": {"text": wrapped(panel, width), "anchor": "start", "fontSize": TEXT}} if panel else {}
         charts.append({"vconcat": halves, "spacing": 8, "transform": [of_panel], **title})
-    spec = charts[0] if len(charts) == 1 else {"concat": charts, "columns": 2}
-    return finish(spec, [*time_rows, *rows])
+    spec = charts[0] if len(charts) == 1 else {"concat": charts, "columns": 1 if context.is_narrow else 2}
+    return finish(spec, [*time_rows, *rows], context.width)
 
 
 def _same_scale(channel: Spec, amounts: Sequence[float]) -> Spec:

@@ -11,6 +11,7 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import value
 from firsttouch.records.text import label, meant, named, quantity
 from firsttouch.report.drawing import Spec
+from firsttouch.report.lettering import CHARACTER, COLUMN, TEXT, WIDE
 from firsttouch.report.naming import called, heading, unit
 from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
 from firsttouch.report.permalinks import point_id
@@ -60,10 +61,22 @@ def _span(low: str, high: str) -> str:
     return f"{low.removesuffix(' ' + high.partition(' ')[2])} to {high}"
 
 
+PADDING = {"left": 6, "top": 6, "right": 22, "bottom": 6}
+"""Pixels around a figure; text at its right may be wider in the reader's font."""
+EDGES = PADDING["left"] + PADDING["right"]
+SPACING = 34
+"""Pixels between panels."""
+BESIDE_SYMBOL, COLUMN_PADDING = 22, 26
+"""Pixels of the symbol of a legend's entry, and between columns of entries."""
+BESIDE_NAMES, BESIDE_BARS = 52, 12
+"""Pixels of the title of an axis of names, and around the text at the end of a bar."""
+BESIDE_AXIS = 84
+"""Pixels of a vertical axis with its title."""
+LEAST_BARS, MOST_OF_PANEL, MOST_BARS = 200, 270, 560
+"""Pixels: the narrowest bars of which two panels are side by side, and the widest of one of several panels and of one
+alone."""
 LEAST_UPRIGHT = 8
 """The characters that a line of a vertical title may have in any case."""
-PIXELS = 7
-"""The width of a character of a panel's title, which is bold."""
 
 
 def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
@@ -131,13 +144,13 @@ def panel(layers: Sequence[Spec], title: str, roles: Roles, width: int, height: 
     chart: Spec = {"layer": [*layers], "width": width, "height": height}
     if roles.panel:
         chart["transform"] = [{"filter": {"field": "panel", "equal": title}}]
-        chart["title"] = {"text": wrapped(title, width), "anchor": "start", "fontSize": 11, **more}
+        chart["title"] = {"text": wrapped(title, width), "anchor": "start", "fontSize": TEXT, **more}
     return chart
 
 
 def wrapped(title: str, width: int) -> list[str]:
     """The title of a panel in lines that are not wider than the panel, broken between conditions where possible."""
-    most = max(12, width // PIXELS)
+    most = max(12, int(width / WIDE))
     lines = [""]
     for part in title.split(", "):
         longer = f"{lines[-1]}, {part}" if lines[-1] else part
@@ -150,8 +163,24 @@ def wrapped(title: str, width: int) -> list[str]:
 
 def upright(title: str, height: float) -> str | list[str]:
     """The title of a vertical axis, in lines that are not longer than the axis where its words permit."""
-    lines = textwrap.wrap(title, max(LEAST_UPRIGHT, int(height / PIXELS)), break_long_words=False)
+    lines = textwrap.wrap(title, max(LEAST_UPRIGHT, int(height / CHARACTER)), break_long_words=False)
     return lines if len(lines) > 1 else title
+
+
+def room_for_bars(names: Sequence[str], width: int, *, panels: bool, most_of_names: float) -> tuple[int, int]:
+    """The width of a chart of bars with their names beside them, and how many such charts are side by side. width: of
+    all of it. most_of_names: the limit of the names' width.
+    """
+    beside = min(most_of_names, CHARACTER * max(map(len, names), default=0)) + BESIDE_NAMES
+    if panels and (half := (width - EDGES - SPACING) / 2 - beside) >= LEAST_BARS:
+        return min(MOST_OF_PANEL, int(half)), 2
+    return min(MOST_BARS, int(width - EDGES - beside)), 1
+
+
+def beyond_bars(most: float, texts: Sequence[str], width: int) -> float:
+    """The end of an axis from 0 on which the longest bar leaves room for the text at its end."""
+    room = CHARACTER * max(map(len, texts), default=0) + BESIDE_BARS
+    return most / (1 - min(0.6, room / width)) or 1.0
 
 
 def side_by_side(charts: Sequence[Spec], columns: int = 2) -> Spec:
@@ -161,18 +190,18 @@ def side_by_side(charts: Sequence[Spec], columns: int = 2) -> Spec:
     return {"concat": [*charts], "columns": columns, "resolve": {"scale": {"color": "shared"}}}
 
 
-def finish(chart: Spec, rows: list[Spec]) -> Spec:
-    """The specification with its data and its looks."""
+def finish(chart: Spec, rows: list[Spec], width: int = COLUMN) -> Spec:
+    """The specification with its data and its looks. width: that a legend may have."""
     font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
     axis: Spec = {"labelColor": INK, "titleColor": INK, "gridColor": GRID, "domainColor": "#9aa5b1"}
-    axis |= {"tickColor": "#9aa5b1", "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    axis |= {"tickColor": "#9aa5b1", "labelFontSize": TEXT, "titleFontSize": TEXT, "titleFontWeight": "normal"}
     axis |= {"labelFlush": False, "aria": False}
-    legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": 11}
+    legend: Spec = {"orient": "bottom", "direction": "horizontal", "labelFontSize": TEXT}
     longest = max((len(str(row.get(key, ""))) for row in rows for key in ("colour", "dash")), default=0)
-    legend |= {"columns": 4 if longest <= 18 else 2 if longest <= 44 else 1, "labelLimit": 700}
+    legend |= {"columns": legend_columns(longest, width), "labelLimit": width - EDGES - BESIDE_SYMBOL}
     stacked = {"bottom": {"direction": "vertical", "anchor": "start"}}
-    legend |= {"titleFontSize": 11, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
-    legend |= {"columnPadding": 26}  # the reader's font may be wider than the font used for the layout
+    legend |= {"titleFontSize": TEXT, "symbolSize": 80, "symbolOpacity": 1, "layout": stacked}
+    legend |= {"columnPadding": COLUMN_PADDING}  # the reader's font may be wider than the font used for the layout
     domains: dict[str, list[str]] = {}
     _collect(chart, domains)
     data = {"usermeta": {POINTS: _number(rows, domains)}, "datasets": {"rows": rows}, "data": {"name": "rows"}}
@@ -180,15 +209,23 @@ def finish(chart: Spec, rows: list[Spec]) -> Spec:
         "font": font,
         "background": "white",
         "axis": axis,
-        "axisX": {"labelSeparation": 12},  # the labels may be wider in the reader's font
+        "axisX": {"labelSeparation": 14},  # the labels may be wider in the reader's font
         "axisY": {"titlePadding": 16},
         "legend": legend,
+        "header": {"labelFontSize": TEXT, "titleFontSize": TEXT},
+        "title": {"fontSize": TEXT, "subtitleFontSize": TEXT},
+        "text": {"fontSize": TEXT},
         "view": {"stroke": None},
-        "facet": {"spacing": 34},
-        "concat": {"spacing": 34},
-        "padding": {"left": 6, "top": 6, "right": 22, "bottom": 6},
+        "facet": {"spacing": SPACING},
+        "concat": {"spacing": SPACING},
+        "padding": PADDING,
     }
     return {**chart, **data, "config": config}
+
+
+def legend_columns(longest: int, width: int, most: int = 4) -> int:
+    """The columns of a legend whose longest entry has so many characters."""
+    return max(1, min(most, int((width - EDGES) / (CHARACTER * longest + BESIDE_SYMBOL + COLUMN_PADDING))))
 
 
 def _collect(part: Any, domains: dict[str, list[str]]) -> None:

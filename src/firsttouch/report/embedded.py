@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firsttouch.report.chart import POINTS
+from firsttouch.report.lettering import TEXT
 from firsttouch.report.palette import GRID, INK, SUSPECT, THROTTLED, WRONG
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +25,7 @@ _PAINTS = {
 """Colours of text, axes and flaws, which differ between light and dark pages. Those of series do not."""
 _USELESS = {"role", "aria-label", "aria-hidden", "aria-roledescription", "pointer-events", "font-family", "class"}
 _DEFAULTS = {
-    **{"opacity": "1", "fill-opacity": "1", "stroke-opacity": "1", "font-size": "11px", "font-weight": "normal"},
+    **{"opacity": "1", "fill-opacity": "1", "stroke-opacity": "1", "font-size": f"{TEXT}px", "font-weight": "normal"},
     **{"stroke-width": "1", "stroke-miterlimit": "10", "transform": "translate(0,0)", "stroke-dasharray": "1,0"},
 }
 _NUMBERS = ("d", "transform", "x", "y", "x1", "y1", "x2", "y2", "width", "height")
@@ -55,7 +56,7 @@ def embed(svg: str, spec: Mapping[str, Any], number: int) -> str:
         root.remove(backdrop)
     _drop_empty(root)
     _merge_lines(root)
-    root.set("font-size", "11")
+    root.set("font-size", str(TEXT))
     return ElementTree.tostring(root, encoding="unicode")
 
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from firsttouch.records.figures import Heat
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statistics import distinct, group_by, value
-from firsttouch.records.text import RATIO, SECONDS, compact, count, label, quantity
+from firsttouch.records.text import RATIO, SECONDS, compact, count, join_names, label, quantity
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, as_time, size_label, time_label
-from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip, upright
+from firsttouch.report.chart import EDGES, finish, flag_marks, panel, side_by_side, tip, upright
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.lettering import CHARACTER, COLUMN, LINE, TEXT
 from firsttouch.report.naming import heading, unit, without_unit
+from firsttouch.report.narrow import ABOVE, names_above_cells
 from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, assign, channels, condition
@@ -22,17 +24,15 @@ from firsttouch.report.sentences import WIDE
 from firsttouch.report.shades import DARK, GREYS, LIGHT, MOST_FACTOR, Shades, shades
 from firsttouch.report.vega import field, layer
 
-CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
-"""Pixels of one character and of one line of text in a cell."""
-NARROWEST = 32
-"""The least width of a cell in pixels."""
+NARROWEST, WIDEST = 32, 68
+"""The least width of a cell in pixels, and the most on a phone."""
+NEARLY_ALL, MOST_NAMED = 0.2, 3
+"""If fewer than this share of the values, and no more than so many, are known well, a sentence says so."""
 UNSURE = "~"
 """What marks a value with a wide interval."""
-PAGE = 830
-"""The width in pixels of a figure that the report shows unscaled."""
 
 
-def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:
+def draw(figure: Heat, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
     if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # such as a baseline alone
         return None
@@ -47,7 +47,7 @@ def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> D
         x, y = figure.x_title or heading(figure, figure.x), figure.y_title or heading(figure, figure.y)
         title = f"{_z_title(figure, cells)} by {x} and {y}"
     title += channels(figure, roles, "for each")
-    return Drawing(title, _chart(figure, roles, cells), notes=notes, wrong=points.wrong(cells))
+    return Drawing(title, _chart(figure, roles, cells, context), notes=notes, wrong=points.wrong(cells))
 
 
 def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
@@ -62,7 +62,13 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
     elif scale.log:
         notes.append("Colours are on a logarithmic scale.")
-    if any(_is_unsure(figure, record) for record in records):
+    unsure = [record for record in records if _is_unsure(figure, record)]
+    if unsure and _is_said_of_all(figure, records):
+        known = [record for record in records if _may_be_unsure(figure, record) and record not in unsure]
+        names = [f"{label(figure.y, value(r, figure.y))}, {label(figure.x, value(r, figure.x))}" for r in known]
+        but = f", but for {join_names(names)}" if names else ""
+        notes.append(f"No value is known to within {100 * WIDE:.0f} %{but}.")
+    elif unsure:
         notes.append(f"{UNSURE}: not known to within {100 * WIDE:.0f} %.")
     if cells < len(records):
         notes.append(f"{count(len(records) - cells, 'more point')} with the same conditions, only in the table.")
@@ -73,6 +79,18 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
         against = ", or nothing to compare it with" if figure.z.startswith("relative") else ""
         notes.append(f"Blank cells have no value{against}.")
     return notes
+
+
+def _may_be_unsure(figure: Heat, record: Record) -> bool:
+    """Whether a cell is neither that of the baseline nor on a diagonal."""
+    return value(record, figure.z) != figure.centre and not _is_diagonal(figure, record)
+
+
+def _is_said_of_all(figure: Heat, records: Sequence[Record]) -> bool:
+    """Whether so few values are well known that a sentence names these, instead of a mark in each of the others."""
+    told = [record for record in records if _may_be_unsure(figure, record)]
+    known = sum(not _is_unsure(figure, record) for record in told)
+    return known <= MOST_NAMED and known < NEARLY_ALL * len(told)
 
 
 def _is_diagonal(figure: Heat, record: Record) -> bool:
@@ -86,9 +104,10 @@ def _is_blank(figure: Heat, panel: Sequence[Record], records: Sequence[Record]) 
     return any((x, y) not in shown and not (figure.diagonal and x == y) for x in across for y in down)
 
 
-def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
+def _chart(figure: Heat, roles: Roles, records: Sequence[Record], context: DrawingContext) -> Spec:
     scale, greys, one_unit = _shades(figure, records), _greys(figure, records), _z_unit(figure, records)
     x, y = (_names(name, records, alike=bool(figure.diagonal)) for name in (figure.x, figure.y))
+    marks = not _is_said_of_all(figure, records)
     rows = [
         {
             "kind": "point",
@@ -96,7 +115,7 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
             "y": y[value(record, figure.y)],
             "flag": flag(record),
             **condition(record, figure, roles),
-            **_cell(record, figure, one_unit, greys if _is_diagonal(figure, record) else scale),
+            **_cell(record, figure, one_unit, greys if _is_diagonal(figure, record) else scale, marks=marks),
             **({"grey": greys.hex(_amounts(figure, [record])[0])} if _is_diagonal(figure, record) else {}),
             **_tip(record, figure, roles),
         }
@@ -104,7 +123,8 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     ]
     down = [*reversed(y.values())] if all(map(finite, y)) else [*y.values()]
     titles = dict.fromkeys(str(data["panel"]) for data in rows)
-    room = layout([data["text"] for data in rows], [*x.values()], down, len(titles) if figure.diagonal else 1)
+    panels_beside = len(titles) if figure.diagonal else 1
+    room = layout([data["text"] for data in rows], [*x.values()], down, panels_beside, context.width)
     if room.broken:
         x = {v: broken(text) for v, text in x.items()}
     for data in rows:
@@ -113,16 +133,17 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
     width, height = room.width * len(x), room.height * len(y)
     beside = _band("y", upright(figure.y_title or heading(figure, figure.y), height), down, room)
-    layers = _cells(rows, {"x": across, "y": beside}, _legend(figure, records, scale), room)
+    layers = _cells(rows, {"x": across, "y": beside}, _legend(figure, records, scale, context), room)
+    layers += [names_above_cells(down, beside, room.height)] if room.above else []
     panels = [panel(layers, title, roles, width, height, limit=width + 60) for title in titles]
-    return finish(side_by_side(panels, room.columns), rows)
+    return finish(side_by_side(panels, room.columns), rows, context.width)
 
 
 def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: HeatLayout) -> list[Spec]:
     """The layers of a heat map. A cell that failed verification has neither colour nor text, so that nobody uses it."""
     is_wrong, right = "datum.flag == 'wrong'", "datum.flag != 'wrong'"
-    look: Spec = {"fontSize": FONT_SIZE, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
-    corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - room.height / 2, "fill": "white", "size": 26}
+    look: Spec = {"fontSize": TEXT, "lineHeight": LINE, "dy": -LINE / 2 if room.lines else 0}
+    corner = {"xOffset": 5 - room.width / 2, "yOffset": 5 - (room.height - room.above) / 2, "fill": "white", "size": 26}
     text = {**place, "text": field("text:N")}
     has_wrong = any(r["flag"] == "wrong" for r in rows)
     blank = [layer("rect", place, is_wrong, fill="white", stroke=WRONG)] if has_wrong else []
@@ -142,10 +163,11 @@ def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: HeatLayout) -> li
     ]
 
 
-def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
+def _cell(record: Record, figure: Heat, unit: str, scale: Shades, *, marks: bool) -> Spec:
+    """marks: whether it has a mark if its value is not well known."""
     z = value(record, figure.z)
     assert isinstance(z, int | float)
-    mark = UNSURE if _is_unsure(figure, record) else ""
+    mark = UNSURE if marks and _is_unsure(figure, record) else ""
     return {"z": z, "text": f"{mark}{compact(z, unit)}", "ink": scale.ink(z)}
 
 
@@ -233,32 +255,37 @@ def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayo
         "domain": False,
         "grid": False,
         "labelPadding": 6,
-        "labelLimit": 200,
+        "labelLimit": NAMES["labelLimit"],
         "maxExtent": 280,
     }
     if channel == "y":
         look |= NAMES
     if channel == "x" and room.tilted:
-        look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 140}
+        look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 150}
         look |= {"titlePadding": 14}
     elif channel == "x":
         look |= {"labelAngle": 0} | ({"labelExpr": "split(datum.label, '\\n')"} if room.broken else {})
-    scale = {"type": "band", "domain": names, "paddingInner": 0.04, "paddingOuter": 0}
+    inner = room.above / room.height if channel == "y" and room.above else 0.04
+    scale = {"type": "band", "domain": names, "paddingInner": inner, "paddingOuter": 0}
+    if channel == "y" and room.above:
+        return field("y:N", scale=scale, axis=None)
     return field(f"{channel}:N", title=title, scale=scale, axis={**look, "labelOverlap": False})
 
 
-def _legend(figure: Heat, records: Sequence[Record], scale: Shades) -> Spec:
+def _legend(figure: Heat, records: Sequence[Record], scale: Shades, context: DrawingContext) -> Spec:
     """The colour channel of a heat map, with a colour bar."""
     unit, ends = _z_unit(figure, records), [scale.stops[0], scale.stops[-1]]
-    look: Spec = {"gradientLength": 340, "gradientThickness": 10, "titleLimit": 560, "format": ".3~s"}
+    stops = scale.stops[::2] if context.is_narrow else scale.stops
+    look: Spec = {"gradientLength": min(400, context.width - 2 * EDGES), "gradientThickness": 10}
+    look |= {"titleLimit": min(560, context.width - 2 * EDGES), "format": ".3~s"}
     if unit == "B":
-        look |= {"labelExpr": size_label(".3"), "values": scale.stops}
+        look |= {"labelExpr": size_label(".3"), "values": stops}
     elif unit in SECONDS:
         look |= {"labelExpr": time_label(SECONDS[unit])}
     elif max(map(abs, ends)) < 1000:
         look |= {"format": ".2~f" if unit == RATIO else ".3~r"}
     if scale.log:
-        look |= {"values": scale.stops}
+        look |= {"values": stops}
     kind = {"type": "log" if scale.log else "linear", "domain": scale.stops, "range": [*scale.colours]}
     kinds = {**kind, "interpolate": "rgb", "clamp": True, "nice": False}
     return field("z:Q", title=_z_title(figure, records), scale=kinds, legend=look)
@@ -269,7 +296,8 @@ class HeatLayout:
     """The layout of a heat map.
 
     width, height: of one cell, in pixels. lines: text is broken into two lines. tilted: x labels are tilted. broken:
-    they are broken into lines. columns: the number of panels in a row.
+    they are broken into lines. columns: the number of panels in a row. above: pixels above each row of cells for its
+    name; 0 if names are beside them.
     """
 
     width: int
@@ -278,32 +306,47 @@ class HeatLayout:
     tilted: bool
     broken: bool
     columns: int
+    above: int = 0
 
 
-def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str], panels: int = 1) -> HeatLayout:
+def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str], panels: int = 1, page: int = COLUMN) -> HeatLayout:
     """Chooses a layout with room for every text. Cells grow with their text; if the page is too narrow, the text is
     broken at its space. Long x labels are broken into lines where there is room, and tilted otherwise. Cells are as
     narrow as their text if two panels then have room side by side.
     """
-    outside = min(200, round(6.2 * max(map(len, y)))) + 65
+    if page < COLUMN:
+        return _narrow(texts, x, page)
+    outside = min(NAMES["labelLimit"], round(CHARACTER * max(map(len, y)))) + 70
     lines = False
     width = _cell_width(texts, len(x))
-    if width * len(x) + outside > PAGE and any(" " in t for t in texts):
+    if width * len(x) + outside > page and any(" " in t for t in texts):
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
     narrow = min(width, _cell_width(texts, len(x), NARROWEST))
-    beside = panels > 1 and _columns(width, len(x), outside) < _columns(narrow, len(x), outside) == 2
+    beside = panels > 1 and _columns(width, len(x), outside, page) < _columns(narrow, len(x), outside, page) == 2
     width = narrow if beside else width
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
-    tilted = 7 * max(map(len, x)) > width - 4
-    parted = max(width, round(7 * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
-    if in_lines := tilted and not beside and parted * len(x) + outside <= PAGE:
+    tilted = CHARACTER * max(map(len, x)) > width - 4
+    parted = max(width, round(CHARACTER * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
+    if in_lines := tilted and not beside and parted * len(x) + outside <= page:
         width, tilted = parted, False
-    return HeatLayout(width, height, lines, tilted, in_lines, _columns(width, len(x), outside))
+    return HeatLayout(width, height, lines, tilted, in_lines, _columns(width, len(x), outside, page))
 
 
-def _columns(width: int, cells: int, outside: int) -> int:
+def _narrow(texts: Sequence[str], x: Sequence[str], page: int) -> HeatLayout:
+    """A layout for a phone: names above their cells, which have the whole width if they fit in it."""
+    room = (page - EDGES) // len(x)
+    lines = _cell_width(texts, len(x), NARROWEST) > room and any(" " in t for t in texts)
+    parts = [part for t in texts for part in t.split(" ")] if lines else texts
+    width = max(_cell_width(parts, len(x), NARROWEST), min(room, WIDEST))
+    parted = max(len(part) for name in x for part in broken(name).split("\n"))
+    fits, fits_broken = (CHARACTER * most <= width - 4 for most in (max(map(len, x)), parted))
+    height = (2 if lines else 1) * LINE + 9 + ABOVE
+    return HeatLayout(width, height, lines, not fits_broken, fits_broken and not fits, 1, ABOVE)
+
+
+def _columns(width: int, cells: int, outside: int, page: int) -> int:
     """How many panels the page has room for side by side."""
-    return max(1, (PAGE + 20) // (width * cells + outside + 20))
+    return max(1, (page + 20) // (width * cells + outside + 20))
 
 
 def broken(name: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from firsttouch.base.units import format_number, format_size
 from firsttouch.experiments.analysis.fastest_interfaces import LEAST_WIN, MovementRow
 from firsttouch.records.text import RATIO, compact, count, join_names
-from firsttouch.report.chart import LINE_END, finish, side_by_side
+from firsttouch.report.chart import EDGES, LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec, marked
 from firsttouch.report.interface_answers import AnswersOfKind, InterfacesSection, ratio_text
+from firsttouch.report.lettering import CHARACTER, COLUMN, PHONE, TEXT
 from firsttouch.report.movements import between_whom, shared_and_own
+from firsttouch.report.narrow import ABOVE, names_above_cells
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import id_of
 from firsttouch.report.sentences import quantity_text
@@ -21,8 +24,8 @@ MOST_STRIPS = 12
 """The most movements in one panel of a picture."""
 CELL, ROW, NARROW = 52, 26, 230
 """Pixels: the width and the height of a cell of a picture, and the widest panels of which two are side by side."""
-WIDTH, LEAST = 6.6, 1.005
-"""Pixels of a character in the reader's font, and the ratio from which two decimals show a difference."""
+LEAST = 1.005
+"""The ratio from which two decimals show a difference."""
 UNCLEAR = "no clear difference"
 GREY = "#b9c0c8"
 _COLOURED_AS = {"copy": "engine"}
@@ -30,12 +33,18 @@ _COLOURED_AS = {"copy": "engine"}
 
 
 def pictures(section: InterfacesSection, palette: Palette) -> list[Drawing]:
-    """One picture for each kind of movement with a choice."""
-    return [marked(picture(kind, palette), section.predicted) for kind in section.kinds]
+    """One picture for each kind of movement with a choice, in the forms for a page and for a phone."""
+    drawn = []
+    for kind in section.kinds:
+        wide, narrow = (marked(picture(kind, palette, width), section.predicted) for width in (COLUMN, PHONE))
+        drawn.append(replace(wide, narrow=narrow.spec))
+    return drawn
 
 
-def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
-    """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
+def picture(parts: Sequence[AnswersOfKind], palette: Palette, page: int = COLUMN) -> Drawing:
+    """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind. page: the
+    width in pixels that it may have.
+    """
     rows = [row for part in parts for curve in part.curves for row in curve]
     names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
     colours = dict(zip(names, palette.styles(_COLOURED_AS.get(parts[0].kind, "interface"), names)[0], strict=True))
@@ -43,9 +52,10 @@ def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     for part in parts:
         panel_cells = _cells(_fullest(part.curves), part, colours)
         more = max(more, len(part.curves) - len(_fullest(part.curves)))
-        panels.append(_panel(part, panel_cells, colours))
+        panels.append(_panel(part, panel_cells, colours, page))
         cells += panel_cells
-    chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
+    is_narrow = max(panel["width"] for panel in panels) <= NARROW and page >= COLUMN
+    chart = side_by_side(panels, 2 if is_narrow else 1)
     meaning_of_flag = {
         "": "Numbers are how many times as fast as the next interface it is.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
@@ -54,7 +64,7 @@ def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     }
     notes = [text for flag, text in meaning_of_flag.items() if any(cell["flag"] == flag for cell in cells)]
     notes += [f"{count(more, 'more movement')} below."] if more else []
-    return Drawing(f"{parts[0].title.kind}: the fastest interface by size", finish(chart, cells), notes=notes)
+    return Drawing(f"{parts[0].title.kind}: the fastest interface by size", finish(chart, cells, page), notes=notes)
 
 
 def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[MovementRow]]:
@@ -100,27 +110,36 @@ def _details(row: MovementRow) -> list[str]:
     return [names, between, f"size {format_size(row.size)}", *values]
 
 
-def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str]) -> Spec:
+def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str], page: int) -> Spec:
     sizes = {cell["size"]: cell["x"] for cell in sorted(cells, key=lambda cell: int(cell["size"]))}
     down = list(dict.fromkeys(str(cell["y"]) for cell in cells))
     band: Spec = {"type": "band", "paddingInner": 0.06, "paddingOuter": 0}
-    room = {"labelLimit": 340, "minExtent": round(min(340, WIDTH * max(map(len, down))))}
+    room = {"labelLimit": 340, "minExtent": round(min(340, CHARACTER * max(map(len, down))))}
     look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
-    x = field("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, "labelAngle": 0})
+    width = max(CELL, round(CHARACTER * max(map(len, sizes.values()))) + 6)
+    angle, row, above = {"labelAngle": 0}, ROW, list[Spec]()
     y = field("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
+    if page < COLUMN:
+        row = ROW + ABOVE
+        y = field("y:N", scale={**band, "domain": down, "paddingInner": ABOVE / row}, axis=None)
+        above = [names_above_cells(down, y, row)]
+        fitting = (page - EDGES) // len(sizes)
+        angle = {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle"} if fitting < width else angle
+        width = min(width, max(fitting, round(CHARACTER * max(len(cell["text"]) for cell in cells)) + 4))
+    x = field("x:N", title="size", scale={**band, "domain": [*sizes.values()]}, axis={**look, **angle})
     shades = {**colours, UNCLEAR: GREY}
     hue = field("colour:N", title="fastest", scale={"domain": [*shades], "range": [*shades.values()]})
     place = {"x": x, "y": y}
     text = {**place, "text": field("text:N")}
-    width = max(CELL, 7 * max(map(len, sizes.values())) + 4)
     return {
         "layer": [
             layer("rect", {**place, "color": hue}, "datum.flag != 'pale'"),
             layer("rect", {**place, "color": hue, "opacity": constant(0.25)}, "datum.flag == 'pale'"),
-            *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=10) for ink in (DARK, LIGHT)),
+            *(layer("text", text, f"datum.ink == '{ink}'", fill=ink, fontSize=TEXT) for ink in (DARK, LIGHT)),
+            *above,
         ],
         "transform": [{"filter": {"field": "panel", "equal": str(part.title)}}],
-        "title": {"text": part.title.measure, "anchor": "start", "fontSize": 11},
+        "title": {"text": part.title.measure, "anchor": "start", "fontSize": TEXT},
         "width": width * len(sizes),
-        "height": ROW * len(down),
+        "height": row * len(down),
     }

@@ -13,8 +13,9 @@ from firsttouch.records.statistics import distinct, group_by, value
 from firsttouch.records.text import label, quantity
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
-from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, upright, wrapped
+from firsttouch.report.chart import BESIDE_AXIS, EDGES, colour, finish, flag_marks, numbers, row, upright, wrapped
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.lettering import TEXT
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
@@ -95,7 +96,7 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
     title = amount_title(figure, figure.y, figure.y_title, records[0])
     ys = numbers(rows, "y", "low", "high")
     amount = quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y)
-    y = field("y:Q", **{**amount, "title": upright(amount["title"], _size(roles)[1])})
+    y = field("y:Q", **{**amount, "title": upright(amount["title"], _size(roles, context)[1])})
     hue, shape = (colour(figure, roles, records, context.palette, shape=is_shape) for is_shape in (False, True))
     drawn, place = "datum.kind == 'point'", {"x": x, "y": y}
     hued = {**place, "color": hue}
@@ -110,10 +111,10 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
         layers.append(layer("point", hued, drawn, "datum.marked", filled=False, size=160, strokeWidth=2, opacity=1))
     layers += flag_marks(rows, place)
     if any(r["kind"] == "level" for r in rows):
-        look: Spec = {"dy": -27, "fontSize": 11, "fontWeight": "bold", "lineBreak": "\n", "fill": INK}
+        look: Spec = {"dy": -29, "fontSize": TEXT, "fontWeight": "bold", "lineBreak": "\n", "fill": INK}
         for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
             layers.append(layer("text", {**place, "text": field("text:N")}, "datum.kind == 'level'", **look, **halo))
-    return finish(_facets(layers, rows, roles), rows)
+    return finish(_facets(layers, rows, roles, context), rows, context.width)
 
 
 def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Spec:
@@ -137,14 +138,16 @@ def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
     return True
 
 
-def _size(roles: Roles) -> tuple[int, int]:
+def _size(roles: Roles, context: DrawingContext) -> tuple[int, int]:
     """The width and the height of a chart."""
+    if context.is_narrow:
+        return context.width - EDGES - BESIDE_AXIS, 200
     return (345, 185) if roles.panel else (720, 240)
 
 
-def _facets(layers: list[Spec], rows: list[Spec], roles: Roles) -> Spec:
+def _facets(layers: list[Spec], rows: list[Spec], roles: Roles, context: DrawingContext) -> Spec:
     """One chart, or one chart per panel with shared axes."""
-    width, height = _size(roles)
+    width, height = _size(roles, context)
     chart = {"layer": layers, "width": width, "height": height}
     if not roles.panel:
         return chart
@@ -153,4 +156,5 @@ def _facets(layers: list[Spec], rows: list[Spec], roles: Roles) -> Spec:
     order = list(dict.fromkeys(r["panel"] for r in rows))
     lines = "split(datum.label, '\\n')"
     header = {"title": None, "labelFontWeight": "bold", "labelLimit": 0, "labelAnchor": "start", "labelExpr": lines}
-    return {"facet": field("panel:N", sort=order, header=header), "spec": chart, "columns": 2}
+    columns = 1 if context.is_narrow else 2
+    return {"facet": field("panel:N", sort=order, header=header), "spec": chart, "columns": columns}

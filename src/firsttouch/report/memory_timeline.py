@@ -13,8 +13,9 @@ from firsttouch.records.statistics import group_by, value, varying
 from firsttouch.records.text import condition, count, join_names, label
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
-from firsttouch.report.chart import finish
+from firsttouch.report.chart import BESIDE_AXIS, EDGES, finish
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.lettering import TEXT
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_panels import Band, MemoryFigure, Panel, Series, plain, stacked, when
 
@@ -25,7 +26,7 @@ _PARTS = ("#5b6770", "#a9b4bd")
 """The colours of parts of phases in turn, so that they are told apart."""
 _SQUASHED = 8.0
 """How many times as long the longest may be as the shortest for all to have one scale of time."""
-_LAYOUTS = ((1, 1, 560), (2, 2, 330), (3, 3, 215), (4, 2, 330), (MOST_COLUMNS, 3, 215))
+_LAYOUTS = ((1, 1, 560), (2, 2, 325), (3, 3, 188), (4, 2, 325), (MOST_COLUMNS, 3, 188))
 """By the most columns: how many are beside each other, and their width in pixels."""
 
 Courses = Mapping[str, MemoryCourse]
@@ -125,6 +126,8 @@ def _chart(shown: Courses, context: DrawingContext) -> tuple[Spec, bool]:
     seconds = [course.seconds for course in shown.values()]
     one_scale = max(seconds) <= _SQUASHED * min(seconds)
     beside, width = next((beside, width) for most, beside, width in _LAYOUTS if len(shown) <= most)
+    if context.is_narrow:
+        beside, width = 1, context.width - EDGES - BESIDE_AXIS
     names = list(dict.fromkeys(p.name for c in shown.values() for p in c.phases if not p.is_part))
     colours = dict(zip(names, context.palette.styles("phase", names)[0], strict=True))
     spans = [_span(c.host for c in shown.values()), _span(c.device for c in shown.values())]
@@ -141,10 +144,10 @@ def _chart(shown: Courses, context: DrawingContext) -> tuple[Spec, bool]:
         of_column: list[Spec] = []
         chart = stacked(figure, of_column)
         rows += [{**row, "column": i} for row in of_column]
-        title = {"text": f"{name}, {format_seconds(course.seconds)}", "anchor": "start", "fontSize": 12, "offset": 8}
+        title = {"text": f"{name}, {format_seconds(course.seconds)}", "anchor": "start", "fontSize": TEXT, "offset": 8}
         charts.append({**chart, "transform": [{"filter": {"field": "column", "equal": i}}], "title": title})
     spec = charts[0] if len(charts) == 1 else {"concat": charts, "columns": beside}
-    return finish(spec, rows), one_scale
+    return finish(spec, rows, context.width), one_scale
 
 
 def _span(lines: Iterator[Readings]) -> tuple[float, float]:

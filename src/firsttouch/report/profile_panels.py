@@ -17,24 +17,25 @@ from firsttouch.records.text import number
 from firsttouch.report.axes import size_label
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Spec
+from firsttouch.report.lettering import CHARACTER, LINE, TEXT, WIDE
 from firsttouch.report.palette import GRID, INK
 from firsttouch.report.vega import constant, layer
 from firsttouch.report.vega import field as channel
 
-WIDTH = 680
+WIDTH = 620
 MOST_READINGS = 1400
 """The most readings of a line that are drawn: the least and the most of every pixel."""
 MOST_NAME = 24
 MOST_BANDS = 400
-ROW, CHARACTER = 17, 7.2
-"""Pixels of the height of a row of phases, and of the width of a character in it in the reader's font."""
+ROW = 18
+"""The height of a row of phases in pixels."""
 _UNSEEABLE = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
 )
 _LONGEST_TEXT = 160
 _HOVER = 80
 """The places of a line that tell their value."""
-_LABEL = 12.5
+_LABEL = LINE + 0.5
 """The least distance in pixels of the names beside lines."""
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
 """From how many seconds on an axis of time has a unit, and its length in seconds."""
@@ -203,13 +204,13 @@ def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, t
     for side, align, dx in (("left", "right", -7), ("right", "left", 7)):
         is_side = f"{peaks} && datum.side == '{side}'"
         text = {"x": x, "y": y, "text": channel("text:N"), "color": constant(INK)}
-        layers.append(layer("text", text, is_side, align=align, dx=dx, dy=-8, fontSize=11, fontWeight="bold"))
+        layers.append(layer("text", text, is_side, align=align, dx=dx, dy=-8, fontSize=TEXT, fontWeight="bold"))
     beside = {"x": constant(figure.width), "y": y, "text": channel("text:N"), "color": colour}
     names_of = f"{is_panel} && datum.part == 'name'"
-    layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=11, baseline="middle", clip=False))
+    layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=TEXT, baseline="middle", clip=False))
     return {
         "layer": layers, "width": figure.width, "height": panel.height,
-        "title": {"text": plain(panel.title), "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
+        "title": {"text": plain(panel.title), "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
     }  # fmt: skip
 
 
@@ -342,11 +343,11 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
     return {
         "layer": [
             layer("rect", box, is_band, opacity=0.32),
-            layer("text", text, f"{is_band} && datum.text != ''", align="left", dx=4, fontSize=11, baseline="middle"),
+            layer("text", text, f"{is_band} && datum.text != ''", align="left", dx=4, fontSize=TEXT, baseline="middle"),
             layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
         ],
         "width": figure.width, "height": height,
-        "title": {"text": "Phases", "anchor": "start", "frame": "group", "fontSize": 11, "offset": 4},
+        "title": {"text": "Phases", "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
         "view": {"stroke": GRID},
     }  # fmt: skip
 
@@ -354,8 +355,8 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
 def _written(band: Band, width: float) -> str:
     """What is written in a band of so many pixels."""
     if band.label:
-        return band.label if width > 8 + 7 * len(band.label) else ""
-    room = int((width - 6) / CHARACTER)
+        return band.label if width > 8 + CHARACTER * len(band.label) else ""
+    room = int((width - 6) / WIDE)
     return plain(band.name, room) if room >= min(4, len(band.name)) else ""
 
 

@@ -23,8 +23,9 @@ from firsttouch.comparison.differences import (
 from firsttouch.comparison.table import Column
 from firsttouch.comparison.words import interval_text, ratio_text, short_names, title_of, value_text
 from firsttouch.records.text import count
-from firsttouch.report.chart import LINE_END, finish
+from firsttouch.report.chart import EDGES, LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
+from firsttouch.report.lettering import LINE, PHONE, TEXT
 from firsttouch.report.palette import COLOURS, INK
 from firsttouch.report.vega import field, layer
 
@@ -46,13 +47,11 @@ _TICKS: Sequence[tuple[float, Sequence[float]]] = (
     (math.inf, [10.0**power for power in range(-9, 10)]),
 )
 """The ticks of an axis of which the ends are apart by less than a factor."""
-WIDTH = 330
+WIDTH = PHONE - EDGES
 """Pixels of a plot: on a phone it has the whole page, elsewhere half of it."""
 WHOLE = "whole"
 """The kind of a row with an interval: an experiment, or a point that is named."""
-_CHARACTER = 6.5
-"""The most pixels of a character of a row's name in a reader's font."""
-_LINE = 64
+_LINE = 48
 """Characters of a line of a point's name."""
 
 
@@ -113,6 +112,7 @@ def _experiments(
         name = f"{short[group.side]}: {name}" if fleet else name
         if ratio is None:
             continue
+        name = _new(name, rows)
         text = [f"{_times(ratio, group)}: {name}", _between(ratio), f"{count(group.points, 'point')}, {group.verdict}"]
         rows.append(_row(name, ratio, group.verdict, WHOLE, sections.get((group.experiment, group.device)), text))
         for d in [] if fleet else _evenly(comparison.points_of(group)):
@@ -124,7 +124,7 @@ def _experiments(
     if fleet:
         notes = ["Each side against the median of all."]
     title = f"How many times as fast {'each outlier' if fleet else side} is, by experiment"
-    return Drawing(title, _chart(rows, 20), notes=[*notes, *_edge(rows), *([left] if left else [])])
+    return Drawing(title, _chart(rows), notes=[*notes, *_edge(rows), *([left] if left else [])])
 
 
 def _points(
@@ -140,7 +140,7 @@ def _points(
         ratio = _Ratio.of(d, definition.unit, definition.better)
         assert ratio is not None
         experiment, device = d.column.group
-        name = _new("\n".join(_lines(f"{experiment} on {device}: {conditions[d.column]}")), rows)
+        name = _new(f"{experiment} on {device}: {conditions[d.column]}", rows)
         base, value = (value_text(v, definition.unit) for v in (d.base, d.value))
         text = [f"{base} to {value}: {_times(ratio, d)}", _between(ratio), f"{experiment} on {device}",
                 conditions[d.column], d.verdict]  # fmt: skip
@@ -149,7 +149,7 @@ def _points(
     which_points = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {which_points}"
-    return Drawing(title, _chart(rows, 46, inside=True), notes=more)
+    return Drawing(title, _chart(rows), notes=more)
 
 
 def _evenly(points: Sequence[Difference]) -> Sequence[Difference]:
@@ -170,9 +170,9 @@ def _lines(text: str) -> list[str]:
     return lines if len(lines) <= 2 else [lines[0], f"{lines[1][: _LINE - 2]} \N{HORIZONTAL ELLIPSIS}"]
 
 
-def _new(name: str, rows: Sequence[Spec]) -> str:
-    """A name that no row has: a point's conditions may be too many for its row."""
-    taken = {row["x"] for row in rows}
+def _new(text: str, rows: Sequence[Spec]) -> str:
+    """A name in lines that no row has: a point's conditions may be too many for its row."""
+    name, taken = "\n".join(_lines(text)), {row["x"] for row in rows}
     return next(n for n in (name, *(f"{name} ({i})" for i in range(2, len(rows) + 3))) if n not in taken)
 
 
@@ -197,8 +197,8 @@ def _edge(rows: Sequence[Spec]) -> list[str]:
     return [f"What is beyond {WIDEST:g} times, or below 1/{WIDEST:g}, is drawn at the edge."]
 
 
-def _chart(rows: list[Spec], step: int, *, inside: bool = False) -> Spec:
-    """inside: the names of rows are in the plot, above the dots, since they are long."""
+def _chart(rows: list[Spec]) -> Spec:
+    """The names of rows are in the plot, above the dots, since they are long and a phone is narrow."""
     values = [float(row[key]) for row in rows for key in ("y", "low", "high") if key == "y" or row["kind"] == WHOLE]
     least, most = min(0.9, *values), max(1.1, *values)
     domain = [least / 1.03, most * 1.03]
@@ -207,9 +207,12 @@ def _chart(rows: list[Spec], step: int, *, inside: bool = False) -> Spec:
     axis = {"values": ticks, "format": ".3~r", "grid": True, "orient": "top", "labelOverlap": True}
     x = field("y:Q", title="times as fast", scale={"type": "log", "domain": domain, "nice": False}, axis=axis)
     names = list(dict.fromkeys(row["x"] for row in rows))
-    of_names = None if inside else {"labelLimit": 220, "minExtent": min(220, _CHARACTER * max(map(len, names)))}
-    y: Spec = {"y": field("x:N", title=None, sort=names, axis=of_names)}
-    below: Spec = {"yOffset": {"value": step - 10}} if inside else {}
+    lines = max(name.count("\n") + 1 for name in names)
+    step = LINE * lines + 26
+    for row in rows:  # a name ends just above its dots
+        row["name"] = "\n" * (lines - 1 - row["x"].count("\n")) + row["x"]
+    y: Spec = {"y": field("x:N", title=None, sort=names, axis=None)}
+    below: Spec = {"yOffset": {"value": LINE * lines + 9}}
     verdicts = [verdict for verdict in _COLOURS if any(row["colour"] == verdict for row in rows)]
     scale = {"domain": verdicts, "range": [_COLOURS[v] for v in verdicts]}
     place: Spec = {"x": x, **y, **below, "color": field("colour:N", title=None, scale=scale)}
@@ -220,8 +223,7 @@ def _chart(rows: list[Spec], step: int, *, inside: bool = False) -> Spec:
     whole = f"datum.kind == '{WHOLE}'"
     layers.append(layer("rule", {**place, "x": field("low:Q"), "x2": field("high")}, whole, strokeWidth=1.6))
     layers.append(layer("point", place, whole, filled=True, size=80, opacity=1))
-    if inside:
-        look: Spec = {"align": "left", "baseline": "top", "fontSize": 10, "lineBreak": "\n", "dx": 2, "fill": INK}
-        named = {**y, "x": {"value": 0}, "yOffset": {"value": 2}, "text": field("x:N")}
-        layers.append(layer("text", named, whole, **look))
+    look: Spec = {"align": "left", "baseline": "top", "fontSize": TEXT, "lineBreak": "\n", "dx": 2, "fill": INK}
+    named = {**y, "x": {"value": 0}, "yOffset": {"value": 2}, "text": field("name:N")}
+    layers.append(layer("text", named, whole, **look))
     return finish({"layer": layers, "width": WIDTH, "height": {"step": step}}, rows)

@@ -9,13 +9,28 @@ import msgspec
 
 from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
-from firsttouch.records.statistics import distinct, group_by, series
+from firsttouch.records.statistics import distinct, group_by, series, value
 from firsttouch.records.text import SECONDS, count, label, quantity
 from firsttouch.report import points
-from firsttouch.report.axes import NAMES, quantitative, time_label
-from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side, upright
+from firsttouch.report.axes import FEW_TICKS, NAMES, quantitative, time_label
+from firsttouch.report.chart import (
+    EDGES,
+    LINE_END,
+    beyond_bars,
+    finish,
+    flag_marks,
+    legend_columns,
+    numbers,
+    panel,
+    room_for_bars,
+    row,
+    side_by_side,
+    upright,
+)
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.lettering import CHARACTER, TEXT
 from firsttouch.report.naming import amount_title, heading, unit, without_unit
+from firsttouch.report.narrow import BAR, below_names, down, names_above
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
 from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
@@ -24,8 +39,8 @@ from firsttouch.report.vega import field, layer
 MOST_SEGMENTS = 12
 """The most segments of one bar. All further ones are combined into one."""
 REST = "others"
-CHARACTER, THIN = 4.6, 1.2
-"""The width of one character in a segment, and the width below which a segment is drawn as a hairline, in pixels."""
+THIN = 1.2
+"""The width in pixels below which a segment is drawn as a hairline."""
 
 
 def draw(figure: Stack, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
@@ -88,31 +103,38 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
     names = list(dict.fromkeys(name for bar_parts in parts for name in bar_parts))
     fills = dict(zip(names, context.palette.styles(heading(figure, "series"), names)[0], strict=True))
     scale = {"domain": names, "range": [fills[n] for n in names]}
-    hue = field(
-        "segment:N", title=heading(figure, "series"), scale=scale, legend={"columns": 6, "symbolType": "square"}
-    )
-    width, one_unit = 270 if roles.panel else 560, unit(figure, "value", records[0])
+    columns = legend_columns(max(map(len, names)), context.width, 6)
+    legend = {"columns": columns, "symbolType": "square"}
+    hue = field("segment:N", title=heading(figure, "series"), scale=scale, legend=legend)
+    one_unit = unit(figure, "value", records[0])
     panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
     for record, bar_parts in zip(records, parts, strict=True):
         bar = row(record, figure, roles, figure.x, "value")
         panels.setdefault(str(bar["panel"]), []).append((bar, bar_parts))
+    on_axis = [label(figure.x, value(record, figure.x)) for record in records]
+    limit = NAMES["labelLimit"]
+    width, columns = room_for_bars(on_axis, context.width, panels=bool(roles.panel), most_of_names=limit)
+    if context.is_narrow:
+        width, columns = context.width - EDGES, 1
     rows: list[Spec] = []
     charts = []
     for title, pairs in panels.items():
         bars = [bar for bar, _ in pairs]
-        most = max(bar["y"] for bar in bars) * 1.25 or 1.0
+        most = beyond_bars(max(bar["y"] for bar in bars), [bar["text"] for bar in bars], width)
+        heads, height = below_names({bar["x"]: [bar] for bar in bars}, width) if context.is_narrow else ([], None)
         parts_of_panel: list[Spec] = []
         for bar, bar_parts in pairs:
             inside = _segment_rows(bar_parts, fills, width / most, one_unit)
             point, conditions = bar["tip"][0], bar["tip"][1].split(LINE_END)[2:]
             for segment in inside:
                 tip_text = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
-                parts_of_panel.append({**segment, "x": bar["x"], "panel": title, "tip": [point, tip_text]})
+                place = {key: bar[key] for key in ("x", "panel", "top", "centre", "bottom") if key in bar}
+                parts_of_panel.append({**segment, **place, "tip": [point, tip_text]})
             parts_of_panel.append(bar)
-        rows += parts_of_panel
-        stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most]})
-        charts.append(panel(stacked, title, roles, width, {"step": 22}, limit=width + 60))
-    return finish(side_by_side(charts), rows)
+        rows += [*parts_of_panel, *heads]
+        stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most], "nice": False}, height)
+        charts.append(panel(stacked, title, roles, width, height or {"step": 22}, limit=width + 60))
+    return finish(side_by_side(charts, columns), rows, context.width)
 
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
@@ -137,31 +159,39 @@ def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: f
     return made
 
 
-def _stacked(figure: Stack, records: Sequence[Record], rows: list[Spec], hue: Spec, scale: Spec) -> list[Spec]:
-    """The layers of one panel: segments, hairlines for segments that are too thin to see, their labels, and totals."""
+def _stacked(
+    figure: Stack, records: Sequence[Record], rows: list[Spec], hue: Spec, scale: Spec, height: int | None
+) -> list[Spec]:
+    """The layers of one panel: segments, hairlines for segments that are too thin to see, their labels, and totals.
+    height: that of a chart of bars below their names; None if the names are beside them.
+    """
     bars = [r for r in rows if r["kind"] == "point"]
     one_unit = unit(figure, "value", records[0])
     title = amount_title(figure, "value", figure.y_title, records[0])
     amount = quantitative("value", title, one_unit, numbers(bars, "y"), False)
     amount |= _time_axis(amount, one_unit) | {"scale": scale}
+    amount["axis"] |= FEW_TICKS if height else {}
     present = {bar["x"] for bar in bars}
     names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
     x_title = upright(figure.x_title or heading(figure, figure.x), 22 * len(names))
-    y = field("x:N", title=x_title, sort=names, axis=NAMES)
+    y = down("centre", height) if height else field("x:N", title=x_title, sort=names, axis=NAMES)
+    thick = {"y": down("top", height), "y2": field("bottom")} if height else {"y": y}
     part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
-    place = {"x": field("start:Q", **amount), "x2": field("end"), "y": y, "color": hue}
+    place = {"x": field("start:Q", **amount), "x2": field("end"), **thick, "color": hue}
     total: Spec = {"x": field("y:Q", **amount), "y": y}
-    end: Spec = {"align": "left", "fontSize": 10, "fill": INK}
-    thin = {"x": field("start:Q"), "y": y, "color": hue}
+    end: Spec = {"align": "left", "fontSize": TEXT, "fill": INK}
+    thin = {"x": field("start:Q"), **thick, "color": hue}
     inside = {"x": field("middle:Q"), "y": y, "text": field("text:N")}
-    layers = [layer("bar", place, part, height=15)]
+    layers = [layer("rect", place, part) if height else layer("bar", place, part, height=BAR)]
     if any(r.get("thin") for r in rows):
-        layers.append(layer("tick", thin, part, "datum.thin", thickness=1.2, height=15))
+        line = ("rule", {"strokeWidth": THIN}) if height else ("tick", {"thickness": THIN, "height": BAR})
+        layers.append(layer(line[0], thin, part, "datum.thin", **line[1]))
     for ink in (DARK, LIGHT):
         if any(r.get("ink") == ink for r in rows):
-            layers.append(layer("text", inside, part, f"datum.ink == '{ink}'", fontSize=9, fill=ink))
+            layers.append(layer("text", inside, part, f"datum.ink == '{ink}'", fontSize=TEXT, fill=ink))
     for test, dx in (("datum.flag == ''", 5), ("datum.flag != ''", 13)):
         layers.append(layer("text", {**total, "text": field("text:N")}, point, test, dx=dx, **end))
+    layers += [names_above(height)] if height else []
     return [*layers, *flag_marks(bars, total, point)]
 
 

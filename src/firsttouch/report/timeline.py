@@ -12,9 +12,10 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import distinct
 from firsttouch.records.text import count, label, named
 from firsttouch.report.axes import byte_ticks, size_label, time_label
-from firsttouch.report.chart import finish, numbers, side_by_side
+from firsttouch.report.chart import BESIDE_AXIS, EDGES, finish, numbers, side_by_side
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
-from firsttouch.report.palette import COLOURS, PHASES, Palette
+from firsttouch.report.lettering import TEXT
+from firsttouch.report.palette import COLOURS, PHASES
 from firsttouch.report.points import finite
 from firsttouch.report.roles import MOST_PANELS
 from firsttouch.report.vega import field, layer
@@ -42,7 +43,7 @@ def draw(figure: Timeline, records: Sequence[Record], context: DrawingContext) -
         notes.append(f"The first {MOST_PANELS} of {count(len(largest), 'panel')} are drawn.")
     notes.append("events.json has every point, for Perfetto.")
     title = figure.title or "Bytes moved by the driver over time"
-    return Drawing(title, _panels(shown, context.palette, titled=bool(figure.by)), notes=notes)
+    return Drawing(title, _panels(shown, context, titled=bool(figure.by)), notes=notes)
 
 
 def _which(figure: Timeline, shown: Sequence[TransferTimeline]) -> str:
@@ -66,11 +67,11 @@ def _end(timeline: TransferTimeline) -> float:
     return max((end for _, _, end in _phases(timeline)), default=timeline.end)
 
 
-def _panels(shown: dict[str, TransferTimeline], palette: Palette, *, titled: bool) -> Spec:
+def _panels(shown: dict[str, TransferTimeline], context: DrawingContext, *, titled: bool) -> Spec:
     ways = list(dict.fromkeys(way for timeline in shown.values() for way in timeline.steps))
     colour = field("colour:N", title="", scale={"domain": ways, "range": [*COLOURS[: len(ways)]]})
     names = list(dict.fromkeys(name for timeline in shown.values() for name, _, _ in _phases(timeline)))
-    fills = dict(zip(names, palette.styles("phase", names)[0], strict=True))
+    fills = dict(zip(names, context.palette.styles("phase", names)[0], strict=True))
     lines = {title: [{**row, "panel": title} for row in _rows(timeline)] for title, timeline in shown.items()}
     most = max(numbers([row for drawn in lines.values() for row in drawn], "y") or [1.0])
     until = max((end for timeline in shown.values() if finite(end := _end(timeline))), default=0.0)
@@ -82,13 +83,14 @@ def _panels(shown: dict[str, TransferTimeline], palette: Palette, *, titled: boo
             for name, start, end in _phases(timeline)
         ]
         drawn = [*bands, *lines[title]]
-        header = {"title": {"text": title, "anchor": "start", "fontSize": 11}} if titled else {}
+        header = {"title": {"text": title, "anchor": "start", "fontSize": TEXT}} if titled else {}
         size = {"width": 560, "height": 240} if len(shown) == 1 else {"width": 270, "height": 150}
+        size |= {"width": context.width - EDGES - BESIDE_AXIS} if context.is_narrow else {}
         inside = [{"filter": {"field": "panel", "equal": title}}]
         layers = [*_bands(bands, fills), _line(most, until, colour)]
         charts.append({"layer": layers, "transform": inside, **size, **header})
         rows += drawn
-    return finish(side_by_side(charts), rows)
+    return finish(side_by_side(charts, 1 if context.is_narrow else 2), rows, context.width)
 
 
 def _bands(bands: list[Spec], fills: Mapping[str, str]) -> list[Spec]:
