@@ -109,7 +109,10 @@ def ported(folder: Path) -> Path:
 
     from firsttouch.report.profile import write_profile
 
-    return write_profile([profile(folder / "p", backprop().traced, callers=names())])
+    directory = profile(folder / "p", backprop().traced, callers=names())
+    lines = directory / "profile.jsonl"
+    lines.write_text(lines.read_text().replace('"clock":1000.0', '"clock":0.0', 1))  # that of the calls
+    return write_profile([directory])
 
 
 def advised(folder: Path) -> Path:

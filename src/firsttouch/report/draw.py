@@ -4,7 +4,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from firsttouch.records import figures
@@ -28,7 +28,7 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
 
 
 def with_narrow(
-    draw_one: Callable[[figures.Figure, Sequence[Record], DrawingContext], Drawing | None],
+    draw_one: Draw,
     figure: figures.Figure,
     records: Sequence[Record],
     context: DrawingContext,

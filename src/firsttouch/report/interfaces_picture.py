@@ -117,7 +117,8 @@ def _panel(part: AnswersOfKind, cells: Sequence[Spec], colours: Mapping[str, str
     room = {"labelLimit": 340, "minExtent": round(min(340, CHARACTER * max(map(len, down))))}
     look: Spec = {"ticks": False, "domain": False, "grid": False, "labelPadding": 6, "labelOverlap": False}
     width = max(CELL, round(CHARACTER * max(map(len, sizes.values()))) + 6)
-    angle, row, above = {"labelAngle": 0}, ROW, list[Spec]()
+    angle: Spec = {"labelAngle": 0}
+    row, above = ROW, list[Spec]()
     y = field("y:N", title=None, scale={**band, "domain": down}, axis={**look, **room})
     if page < COLUMN:
         row = ROW + ABOVE

@@ -24,7 +24,7 @@ from firsttouch.report.drawing import Drawing, DrawnFigure
 from firsttouch.report.parquet import parquet
 from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
-from firsttouch.report.profile_panels import MemoryFigure, plain, specification
+from firsttouch.report.profile_panels import MemoryFigure, narrow, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import filled_in
 
@@ -40,7 +40,9 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     ported = ported_page(next(iter(profiles.values()))) if len(profiles) == 1 else None
     if ported is not None and ported.panel is not None:
         figure = replace(figure, panels=[*figure.panels, ported.panel])
-    drawing = Drawing(_caption(figure), specification(figure) if figure.panels else None, notes=notes)
+    drawing = Drawing(_caption(figure), notes=notes)
+    if figure.panels:
+        drawing = replace(drawing, spec=specification(figure), narrow=narrow(figure))
     only = next(iter(summaries.values())) if len(summaries) == 1 else None
     tables = words.tables(only) if only else [words.peaks(summaries)]
     if ported is not None:
@@ -51,7 +53,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
         about=_about(only) if only else "",
         advice=advice,
         answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
-        memory=DrawnFigure(drawing, to_svgs([drawing.spec])[0]),
+        memory=DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow])),
         tables=tables,
         unseen=_unseen_by_profile(summaries, ported.unseen if ported else ()),
         costs=_costs(summaries),

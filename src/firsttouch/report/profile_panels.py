@@ -9,20 +9,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.headline import short
 from firsttouch.records.text import number
 from firsttouch.report.axes import size_label
-from firsttouch.report.chart import LINE_END, finish
+from firsttouch.report.chart import EDGES, LINE_END, finish, wrapped
 from firsttouch.report.drawing import Spec
-from firsttouch.report.lettering import CHARACTER, LINE, TEXT, WIDE
+from firsttouch.report.lettering import CHARACTER, LINE, PHONE, TEXT, WIDE
 from firsttouch.report.palette import GRID, INK
 from firsttouch.report.vega import constant, layer
 from firsttouch.report.vega import field as channel
 
-WIDTH = 620
+WIDTH, OF_AXIS = 620, 62
+"""Pixels of a panel, and of its axis of memory."""
 MOST_READINGS = 1400
 """The most readings of a line that are drawn: the least and the most of every pixel."""
 MOST_NAME = 24
@@ -113,12 +114,21 @@ class MemoryFigure:
     instants: Sequence[Instant] = ()
     width: int = WIDTH
     time: str = "time since the start"
+    is_narrow: bool = False
+    """Whether names of lines are in the panels, as on a phone, instead of beside them."""
 
 
 def specification(figure: MemoryFigure) -> Spec:
     """The figure as a Vega-Lite specification."""
     rows: list[Spec] = []
     return finish(stacked(figure, rows), rows)
+
+
+def narrow(figure: MemoryFigure) -> Spec:
+    """The figure as a phone shows it."""
+    rows: list[Spec] = []
+    form = replace(figure, width=PHONE - EDGES - OF_AXIS, is_narrow=True)
+    return finish(stacked(form, rows), rows, PHONE)
 
 
 def stacked(figure: MemoryFigure, rows: list[Spec]) -> Spec:
@@ -130,7 +140,8 @@ def stacked(figure: MemoryFigure, rows: list[Spec]) -> Spec:
     for i, panel in enumerate(figure.panels):
         title = f"{figure.time}, {unit}" if i == len(figure.panels) - 1 else ""
         parts.append(_panel(figure, panel, rows, scale, title))
-    return {"vconcat": parts, "spacing": 27, "bounds": "flush"}
+    lines = max(len(part["title"]["text"]) for part in parts)
+    return {"vconcat": parts, "spacing": 27 + LINE * (lines - 1), "bounds": "flush"}
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -180,16 +191,16 @@ def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, t
     values = [value for series in panel.series for _, value in series.readings]
     low, high = min([0.0, *panel.span, *values]), max([0.0, *panel.span, *values])
     top = high + 0.2 * ((high - low) or 1.0)  # room for the text at the peak
-    y_axis: Spec = {"minExtent": 62, "maxExtent": 62, "grid": True, "title": None}
+    y_axis: Spec = {"minExtent": OF_AXIS, "maxExtent": OF_AXIS, "grid": True, "title": None}
     if panel.unit == "B":
         y_axis |= {"values": size_ticks(low, top), "labelExpr": size_label(".3")}
     else:
         y_axis |= {"tickCount": 3, "format": "~s"}
     y = channel("y:Q", title=None, scale={"domain": [low, top], "nice": False}, axis=y_axis)
-    x = _time(figure.until / scale, title)
+    x = _time(figure.until / scale, title, ticks=4 if figure.is_narrow else 8)
     colour = channel("stroke:N", scale=None, legend=None)
     is_panel = f"datum.panel == '{panel.key}'"
-    drawn = list(_rows(panel, scale, low, top, figure.until))
+    drawn = list(_rows(panel, scale, low, top, figure.until, is_narrow=figure.is_narrow))
     rows += [{**row, "panel": panel.key} for row in drawn]
     layers = [_behind(x, panel)] if figure.bands else []
     for series_number, series in enumerate(panel.series):
@@ -207,15 +218,21 @@ def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, t
         layers.append(layer("text", text, is_side, align=align, dx=dx, dy=-8, fontSize=TEXT, fontWeight="bold"))
     beside = {"x": constant(figure.width), "y": y, "text": channel("text:N"), "color": colour}
     names_of = f"{is_panel} && datum.part == 'name'"
-    layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=TEXT, baseline="middle", clip=False))
+    look = {"align": "left", "dx": 8, "fontSize": TEXT, "baseline": "middle", "clip": False}
+    if figure.is_narrow:
+        look |= {"align": "right", "dx": -3}
+        halo = {"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}
+        layers.append(layer("text", {**beside, "color": constant("white")}, names_of, **look, **halo))
+    layers.append(layer("text", beside, names_of, **look))
+    title_lines = wrapped(plain(panel.title), figure.width + OF_AXIS)
     return {
         "layer": layers, "width": figure.width, "height": panel.height,
-        "title": {"text": plain(panel.title), "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
+        "title": {"text": title_lines, "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
     }  # fmt: skip
 
 
-def _time(until: float, title: str, *, labels: bool = True) -> Spec:
-    axis: Spec = {"grid": False, "title": title or None, "tickCount": 8, "format": ",~r"}
+def _time(until: float, title: str, *, labels: bool = True, ticks: int = 8) -> Spec:
+    axis: Spec = {"grid": False, "title": title or None, "tickCount": ticks, "format": ",~r"}
     if not title or not labels:
         axis |= {"labels": False, "ticks": False}
     return channel("x:Q", scale={"domain": [0, until or 1.0], "nice": False}, axis=axis)
@@ -230,7 +247,9 @@ def _behind(x: Spec, panel: Panel) -> Spec:
     return layer("rect", encoding, "datum.part == 'band' && datum.row == 0", opacity=0.11)
 
 
-def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> Iterator[Spec]:
+def _rows(
+    panel: Panel, scale: float, low: float, top: float, until: float, *, is_narrow: bool = False
+) -> Iterator[Spec]:
     """The data of a panel."""
     for series_number, series in enumerate(panel.series):
         common = {"kind": "point", "stroke": series.colour, "number": series_number}
@@ -242,10 +261,11 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
         if series.peak:
             t, value = series.peak
             text = f"peak {format_amount(value, panel.unit)} at {when(t)}"
-            side = "left" if t > 0.7 * until else "right"
+            side = "left" if t > (0.5 if is_narrow else 0.7) * until else "right"
+            written = f"peak {format_amount(value, panel.unit)}" if is_narrow else text
             tip = _tip(text, series.name, *series.about)
             named = {
-                "text": (series.label or text) if series.width > 1.5 else "",
+                "text": (series.label or written) if series.width > 1.5 else "",
                 "side": side,
                 "tip": [f"{panel.key}-peak-{series_number}", tip],
             }
@@ -347,7 +367,7 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
             layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
         ],
         "width": figure.width, "height": height,
-        "title": {"text": "Phases", "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
+        "title": {"text": ["Phases"], "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
         "view": {"stroke": GRID},
     }  # fmt: skip
 

@@ -128,7 +128,7 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
             point, conditions = bar["tip"][0], bar["tip"][1].split(LINE_END)[2:]
             for segment in inside:
                 tip_text = LINE_END.join([f"{segment['segment']}: {segment.pop('amount')}", "", *conditions])
-                place = {key: bar[key] for key in ("x", "panel", "top", "centre", "bottom") if key in bar}
+                place: Spec = {key: bar[key] for key in ("x", "panel", "top", "centre", "bottom") if key in bar}
                 parts_of_panel.append({**segment, **place, "tip": [point, tip_text]})
             parts_of_panel.append(bar)
         rows += [*parts_of_panel, *heads]
