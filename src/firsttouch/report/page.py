@@ -70,7 +70,8 @@ def _draw(parts: Sequence[Chapter]) -> None:
                 is_lead, picture = id(section) in leads, chapter.screen.figure
                 drawn = lead_drawings(section, palette, picture) if is_lead else drawings(section, palette)
                 figures += [(section.drawings, drawing) for drawing in drawn]
-                at_once += drawn[:1] if is_lead and id(section) not in above else []
+                section.is_open = is_lead and id(section) not in above
+                at_once += drawn[:1] if section.is_open else []
     if parts:
         sections = [section for chapter in parts for section in chapter.sections]
         general = {note for section in sections for note in section.notes}

@@ -103,6 +103,8 @@ class PageSection:
     """Who carried out points together."""
     notes: Sequence[str] = ()
     """Sentences that follow the caption of each figure."""
+    is_open: bool = False
+    """True if its first figure is shown without a click."""
     is_usual: bool = False
     """True if its first figure shows the usual conditions alone, and a further one all of them."""
 
@@ -137,9 +139,9 @@ class PageSection:
     @property
     def more(self) -> str:
         """What the page shows of the section on demand, in a few words."""
-        extra = len(self.drawings) - 1
+        extra = len(self.drawings) - self.is_open
         kinds = ["all conditions"] if self.is_usual else []
-        kinds += [count(extra, "further figure")] if extra > 0 else []
+        kinds += [count(extra, "further figure" if self.is_open else "figure")] if extra > 0 else []
         kinds += ["all findings"] if self.brief != self.answer else []
         kinds += ["published results"] if self.published else []
         points = len(self.rows) + self.left_out
