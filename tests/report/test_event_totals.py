@@ -44,7 +44,7 @@ def test_totals_of_points_that_had_events():
     text = text_of(
         render({"out": results(point(MIB, MOVED), point(2 * MIB, MOVED), point(4 * MIB, STILL))}, sample.EXPERIMENTS)
     )
-    heads = "Unified-memory events Unified-memory events of latency on cuda:0 sizebytes to the deviceGPU fault groupsGPU faultsCPU faults"
+    heads = "Unified-memory events of latency on cuda:0 sizebytes to the deviceGPU fault groupsGPU faultsCPU faults"
     assert heads + " 1 MiB3 MiB: 2 MiB fault, 1 MiB speculative124805" in text
     assert "bytes to the host" not in text  # nowhere any
     assert "1 point without any event" in text
