@@ -43,7 +43,7 @@ UNREADABLE = """(() => {
 @pytest.mark.parametrize("run", ["h200-standard", "xeon-vm-standard", "h200-apps"])
 def test_a_page_is_small_and_its_texts_are_readable(run: str, browser: Browser, tmp_path: Path) -> None:
     page = write_report([stored_run(run)], tmp_path / "report.html")
-    assert page.stat().st_size <= 3_000_000
+    assert page.stat().st_size <= 3_300_000  # with the second form, for phones, of what questions show at first
     browser.open(page, width=1280, height=900)
     assert browser.run("document.documentElement.scrollHeight") <= 12 * 900
     assert browser.run(UNREADABLE) == []

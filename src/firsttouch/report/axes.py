@@ -9,7 +9,7 @@ from firsttouch.records.text import SECONDS, is_size
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import without_unit
 
-NAMES: Spec = {"labelLimit": 216, "titlePadding": 26}
+NAMES: Spec = {"labelLimit": 250, "titlePadding": 38}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
 WIDE_NAMES: Spec = {**NAMES, "labelLimit": 370}
 """The same for a chart that has the whole width."""

@@ -72,7 +72,7 @@ BESIDE_NAMES, BESIDE_BARS = 52, 12
 """Pixels of the title of an axis of names, and around the text at the end of a bar."""
 BESIDE_AXIS = 84
 """Pixels of a vertical axis with its title."""
-LEAST_BARS, MOST_OF_PANEL, MOST_BARS = 200, 270, 560
+LEAST_BARS, MOST_OF_PANEL, MOST_BARS = 130, 270, 560
 """Pixels: the narrowest bars of which two panels are side by side, and the widest of one of several panels and of one
 alone."""
 LEAST_UPRIGHT = 8

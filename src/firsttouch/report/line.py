@@ -15,7 +15,7 @@ from firsttouch.report import points
 from firsttouch.report.axes import quantitative
 from firsttouch.report.chart import BESIDE_AXIS, EDGES, colour, finish, flag_marks, numbers, row, upright, wrapped
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
-from firsttouch.report.lettering import TEXT
+from firsttouch.report.lettering import LINE, TEXT
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
@@ -75,7 +75,7 @@ def _levels(figure: Line, roles: Roles, records: Sequence[Record], device: Devic
         else:
             named = name_plateaus(find_plateaus(xs, ys), device.facts if device else {})
         for name, p in named:
-            text = [name, quantity(p.value, main[0].unit.partition(" ")[0])]
+            text = [*name.replace(", ", ",\n").split("\n"), quantity(p.value, main[0].unit.partition(" ")[0])]
             where = {"x": math.sqrt(p.low * p.high), "y": p.value}
             rows.append({"kind": "level", "text": text, **where, **condition(main[0], figure, roles)})
     return rows
@@ -111,7 +111,8 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
         layers.append(layer("point", hued, drawn, "datum.marked", filled=False, size=160, strokeWidth=2, opacity=1))
     layers += flag_marks(rows, place)
     if any(r["kind"] == "level" for r in rows):
-        look: Spec = {"dy": -29, "fontSize": TEXT, "fontWeight": "bold", "lineBreak": "\n", "fill": INK}
+        lines = max(len(r["text"]) for r in rows if r["kind"] == "level")
+        look: Spec = {"dy": -3 - LINE * lines, "fontSize": TEXT, "lineBreak": "\n", "fill": INK}
         for halo in ({"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}, {}):
             layers.append(layer("text", {**place, "text": field("text:N")}, "datum.kind == 'level'", **look, **halo))
     return finish(_facets(layers, rows, roles, context), rows, context.width)
@@ -142,7 +143,7 @@ def _size(roles: Roles, context: DrawingContext) -> tuple[int, int]:
     """The width and the height of a chart."""
     if context.is_narrow:
         return context.width - EDGES - BESIDE_AXIS, 200
-    return (345, 185) if roles.panel else (720, 240)
+    return (345, 140) if roles.panel else (720, 180)
 
 
 def _facets(layers: list[Spec], rows: list[Spec], roles: Roles, context: DrawingContext) -> Spec:
