@@ -256,7 +256,7 @@ def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayo
         "grid": False,
         "labelPadding": 6,
         "labelLimit": NAMES["labelLimit"],
-        "maxExtent": 280,
+        "maxExtent": 330,
     }
     if channel == "y":
         look |= NAMES
