@@ -39,6 +39,18 @@ def test_conditions_never_share_a_bar():
     assert sum(r["kind"] == "point" for r in drawing.spec["datasets"]["rows"]) == 4
 
 
+def test_the_range_of_a_sum_is_a_whisker_and_its_text_stands_behind_it():
+    counters = {"p_a_ms": 3.0, "p_b_ms": 5.0, "from": 6.0, "to": 40.0}
+    record = sample.point("advice", "cpu", 8.0, factors={"strategy": "a"}, counters=counters)
+    plain = Stack(x="strategy", series="p_{}_ms")
+    ranged = Stack(x="strategy", series="p_{}_ms", bounds=("from", "to"))
+    drawing, texts = drawn(ranged, [record])
+    (bar,) = (r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "point")
+    assert (bar["low"], bar["y"], bar["high"]) == (6.0, 8.0, 40.0)
+    assert "8 ms" in texts
+    assert to_svg(drawing.spec) != to_svg(drawn(plain, [record])[0].spec)
+
+
 def test_wrong_bars_are_crossed_out():
     drawing, _ = drawn(STACK, [sample.app("a", "explicit"), sample.app("a", "managed", verified=False)])
     assert drawing.wrong == 1

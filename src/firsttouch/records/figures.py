@@ -86,6 +86,8 @@ class Stack(Figure):
     """Segments to omit, by the text that {} of `series` matches."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What segments are called, by that text."""
+    bounds: tuple[str, str] | None = None
+    """The counters that are the range of the sum, which has a whisker then."""
 
 
 @dataclass(frozen=True, kw_only=True)

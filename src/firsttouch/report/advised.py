@@ -32,7 +32,10 @@ from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import filled_in
 
 PAGE = profile_page.ADVICE_PAGE
+LOW, HIGH = "least", "most"
+"""The counters that are the range of a strategy."""
 TERMS = Stack(
+    bounds=(LOW, HIGH),
     x="strategy",
     series="{}_ms",
     title="What memory adds, by term",
@@ -88,7 +91,7 @@ def _bar_records(advice: Advice) -> Iterator[Record]:
         terms: Counter[str] = Counter()
         for term_name, ms in parts_of(row).items():
             terms[f"{family(term_name)}_ms"] += ms  # type: ignore[assignment]
-        counters = {name: float(ms) for name, ms in terms.items() if ms > 0}
+        counters = {name: float(ms) for name, ms in terms.items() if ms > 0} | {LOW: row.low, HIGH: row.high}
         yield Record("", "advice", advice.device, {"strategy": row.strategy}, "ms", "ok", counters={**counters})
 
 

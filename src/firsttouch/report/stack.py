@@ -39,6 +39,8 @@ from firsttouch.report.vega import field, layer
 MOST_SEGMENTS = 12
 """The most segments of one bar. All further ones are combined into one."""
 REST = "others"
+BELOW_LABELS = 6
+"""Pixels from the middle of a bar to its whisker, which crosses no label there."""
 THIN = 1.2
 """The width in pixels below which a segment is drawn as a hairline."""
 
@@ -83,6 +85,7 @@ def with_sums(records: Sequence[Record], figure: Stack) -> list[Record]:
 def _notes(figure: Stack, hidden: int) -> list[str]:
     """The sentences of the caption on the bars."""
     notes = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
+    notes += ["Whiskers are the range of the sum."] if figure.bounds else []
     if figure.without:
         notes.append(f"Left out: {', '.join(figure.without)}.")
     if hidden:
@@ -110,6 +113,8 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
     panels: dict[str, list[tuple[Spec, dict[str, float]]]] = {}
     for record, bar_parts in zip(records, parts, strict=True):
         bar = row(record, figure, roles, figure.x, "value")
+        if figure.bounds:
+            bar["low"], bar["high"] = (_number_of(record, name, bar["y"]) for name in figure.bounds)
         panels.setdefault(str(bar["panel"]), []).append((bar, bar_parts))
     on_axis = [label(figure.x, value(record, figure.x)) for record in records]
     limit = NAMES["labelLimit"]
@@ -120,7 +125,7 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
     charts = []
     for title, pairs in panels.items():
         bars = [bar for bar, _ in pairs]
-        most = beyond_bars(max(bar["y"] for bar in bars), [bar["text"] for bar in bars], width)
+        most = beyond_bars(max(max(bar["y"], bar["high"]) for bar in bars), [bar["text"] for bar in bars], width)
         heads, height = below_names({bar["x"]: [bar] for bar in bars}, width) if context.is_narrow else ([], None)
         parts_of_panel: list[Spec] = []
         for bar, bar_parts in pairs:
@@ -135,6 +140,12 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
         stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most], "nice": False}, height)
         charts.append(panel(stacked, title, roles, width, height or {"step": 22}, limit=width + 60))
     return finish(side_by_side(charts, columns), rows, context.width)
+
+
+def _number_of(record: Record, name: str, otherwise: float) -> float:
+    """A counter that is a number, or else another number."""
+    counter = record.counters.get(name)
+    return counter if isinstance(counter, int | float) and not isinstance(counter, bool) else otherwise
 
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
@@ -179,6 +190,7 @@ def _stacked(
     part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
     place = {"x": field("start:Q", **amount), "x2": field("end"), **thick, "color": hue}
     total: Spec = {"x": field("y:Q", **amount), "y": y}
+    ends: Spec = {"x": field("high:Q", **amount), "y": y} if figure.bounds else total
     end: Spec = {"align": "left", "fontSize": TEXT, "fill": INK}
     thin = {"x": field("start:Q"), **thick, "color": hue}
     inside = {"x": field("middle:Q"), "y": y, "text": field("text:N")}
@@ -189,8 +201,11 @@ def _stacked(
     for ink in (DARK, LIGHT):
         if any(r.get("ink") == ink for r in rows):
             layers.append(layer("text", inside, part, f"datum.ink == '{ink}'", fontSize=TEXT, fill=ink))
+    if figure.bounds:
+        whisker = {"x": field("low:Q"), "x2": field("high"), "y": y}
+        layers.append(layer("rule", whisker, point, color=INK, yOffset=BELOW_LABELS))
     for test, dx in (("datum.flag == ''", 5), ("datum.flag != ''", 13)):
-        layers.append(layer("text", {**total, "text": field("text:N")}, point, test, dx=dx, **end))
+        layers.append(layer("text", {**ends, "text": field("text:N")}, point, test, dx=dx, **end))
     layers += [names_above(height)] if height else []
     return [*layers, *flag_marks(bars, total, point)]
 
