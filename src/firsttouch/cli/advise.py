@@ -39,7 +39,7 @@ class Advised:
         return output(self.advice)
 
 
-@declare("advise", "Which memory strategy to take, and what each adds.", {"advise": "advice.output:AdviceOutput"})
+@declare("advise", "Which memory strategy to use, and what each costs.", {"advise": "advice.output:AdviceOutput"})
 def command(
     directories: Annotated[
         list[Path] | None,
@@ -55,13 +55,13 @@ def command(
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option(help="Bytes of all buffers, such as 4GiB; or tiny or default for an application."),
+        typer.Option(help="Total size of the buffers, such as 4GiB; for an application also tiny or default."),
         "int | str",
     ] = None,
     pattern: Annotated[
         str | None,
         typer.Option(
-            "--pattern", metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."
+            "--pattern", metavar="PATTERN", help="Access pattern, instead of --app: stream, iterate, read-many, feed, alternate, sparse or generate."
         ),
     ] = None,
     sets: Annotated[
@@ -69,8 +69,8 @@ def command(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Of the pattern: kernels, passes (of each over its bytes), in (bytes before the kernels), out (bytes "
-            "that the CPU uses), initialises (cpu or gpu). May be repeated.",
+            help="Parameters of --pattern: kernels (their number), passes (of each over its data), in (input bytes), "
+            "out (bytes that the CPU reads), initialises (cpu or gpu). May be repeated.",
         ),
     ] = None,
     iterations: Annotated[
@@ -78,18 +78,18 @@ def command(
         typer.Option(
             min=1,
             metavar="N",
-            help="How often the program does all its work on the same buffers; default: once, and from how many on "
-            "another strategy is better.",
+            help="How often the program repeats its work on the same buffers; default: once, and the number from which "
+            "on another strategy is better.",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(
-            parser=path, metavar="DIR", help="A profile with --trace: advice about the program that was traced."
+            parser=path, metavar="DIR", help="Give advice about the program of this profile, made with --trace."
         ),
     ] = None,
     process: Annotated[
-        int | None, typer.Option(metavar="PID", help="Of the profile; default: the one that copies and launches most.")
+        int | None, typer.Option(metavar="PID", help="The process of the profile; default: the one with the most copies and launches.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -101,19 +101,18 @@ def command(
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
 ) -> Advised:
-    """Say which memory strategy to take, and what each would add, from what a run measured.
+    """Recommend a memory strategy, and estimate the time that each one adds, from the results of a run.
 
-    Nothing is run: the estimate comes from the prices of copies, faults, first touches and
-    allocations in the results, and from what the application declares that it accesses. If the
-    application was measured there, the measured times are shown and decide.
+    Nothing is run. The estimates combine the measured costs of copies, faults, first touches and allocations with the
+    accesses that the application declares. If the results contain runs of the application itself, these decide.
 
-    With --device model:PLATFORM, the prices are those of a platform file, and an application is named alone.
+    With --device model:PLATFORM, the costs come from a platform file, and no results are needed.
 
-    With --profile, it is about a program that `firsttouch profile --trace` ran: as it is, and under each strategy, with
-    bounds by what its kernels may use.
+    With --profile, the advice is about a program that `firsttouch profile --trace` recorded: the program unchanged,
+    and under each strategy. Where it is not known which bytes kernels access, times have bounds.
 
-    Exit status: 0 there is an answer; 1 the page was not drawn; 2 the call was wrong; 4 not known: it needs further
-    measurements, which the first sentence names.
+    Exit status: 0 there is an answer; 1 the page could not be drawn; 2 the call was wrong; 4 there is no answer without
+    further measurements, which the first sentence names.
 
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     Example: firsttouch advise results/h200-standard --profile port-1

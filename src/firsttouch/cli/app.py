@@ -56,19 +56,20 @@ def command(
     oversubscribe: Annotated[
         str | None,
         typer.Option(
-            metavar="R", help="Allocate ballast that leaves the device 1/R of what the buffers of the application take."
+            metavar="R", help="Occupy device memory so that only 1/R of the application's buffers fits."
         ),
         "float | str",
     ] = None,
     allow_oversubscription: AllowOversubscriptionOption = False,
-    iterations: Annotated[str | None, typer.Option(help="Iterations; default: as the size says."), "int | str"] = None,
+    iterations: Annotated[str | None, typer.Option(help="Number of iterations; default: that of the size."), "int | str"] = None,
     repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3."), "int | str"] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="FACTOR=V1,V2",
-            help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; a parameter.",
+            help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; or a parameter of the "
+            "application.",
         ),
     ] = None,
     relative_to: Annotated[
@@ -76,7 +77,7 @@ def command(
         typer.Option(
             "--relative-to",
             metavar="STRATEGY",
-            help="The strategy that ratios are to, by default explicit. With --resume nothing is measured again.",
+            help="The strategy that others are compared with; default: explicit. Works with --resume, without measuring again.",
         ),
     ] = None,
     timeline: Annotated[
@@ -87,14 +88,14 @@ def command(
         bool,
         typer.Option(
             "--placements",
-            help="Try other advice and prefetches of single buffers, and rank them against what strategies do.",
+            help="Try other advice and prefetches for single buffers, and rank them beside the strategies.",
         ),
     ] = False,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Say where predicted time goes, which values of the platform decide it, and where another strategy "
+            help="Show where the predicted time goes, which values of the platform matter most, and when another strategy "
             "becomes the fastest.",
         ),
     ] = False,
@@ -113,7 +114,7 @@ def command(
     kernels: Annotated[
         str | None,
         typer.Option(
-            "--kernels", metavar="DIR", help="Predict with what kernels took in your own runs of explicit and pinned."
+            "--kernels", metavar="DIR", help="Predict with kernel times from your own runs of explicit and pinned."
         ),
     ] = None,
     module: Annotated[
@@ -132,10 +133,10 @@ def command(
     trust_verified: TrustVerifiedOption = None,
     wait: WaitOption = None,
 ) -> RunOptions:
-    """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
+    """Run applications under memory strategies, and report phases, memory, migrations and whether the result is right.
 
-    Every point runs in a process of its own and is verified. What is printed at the end, and the
-    report, compare each strategy with `explicit`, or with that of --relative-to, in time and memory.
+    Every point runs in its own process and is verified. The summary and the report compare the time and memory of each
+    strategy with those of `explicit`, or of the strategy of --relative-to.
 
     Exit status: 0 all done; 1 some points failed, or the disk was full; 2 the call was wrong;
     3 some results were wrong; 130 and 143 ended by Ctrl-C or SIGTERM. What was measured is

@@ -39,13 +39,13 @@ def command(
 ) -> Claims:
     """Show which claims of published studies hold in your results, which do not, and which can't be tested here.
 
-    A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`). It holds, or
-    does not, only where the intervals leave no doubt. Otherwise there is no clear difference.
+    A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`).     The verdict is that it holds or does not hold where the intervals do not overlap, and otherwise that there is no
+    clear difference.
 
-    Several directories of one machine are read together: experiments and applications, or runs of kernels with pages
-    of 4 KiB and of 64 KiB, which some claims compare.
+        Several directories of one machine are read together, for example experiments and applications, or runs with page
+    sizes of 4 KiB and of 64 KiB, which some claims compare.
 
-    Exit status: 0 a claim holds or does not; 2 the call was wrong; 4 these results tell of none.
+    Exit status: 0 at least one claim could be tested; 2 the call was wrong; 4 none could be tested.
 
     Example: firsttouch claims results/h200-standard results/h200-apps
     """
@@ -63,7 +63,7 @@ def _finish(found: Claims) -> int:
 def _show(
     found: Claims,
     everything: Annotated[
-        bool, typer.Option("--all", help="Print every claim, and what would test the others.")
+        bool, typer.Option("--all", help="Print every claim, and the commands that measure what is missing.")
     ] = False,
 ) -> None:
     verdicts = found.claims

@@ -54,13 +54,13 @@ class Compared:
         return output(self.comparison, str(self.page) if self.page else None)
 
 
-@declare("compare", "What is faster or slower in which results.", {"compare": "comparison.plain:ComparisonOutput"})
+@declare("compare", "Compare results: what is faster or slower, and by how much.", {"compare": "comparison.plain:ComparisonOutput"})
 def command(
     sides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="SIDE",
-            help="A results directory, several of one machine joined by commas, or published:NAME.",
+            help="A results directory, several runs of one machine joined by commas, or published:NAME.",
         ),
     ] = None,
     fail_over: Annotated[
@@ -69,7 +69,7 @@ def command(
             "--fail-over",
             parser=percentage,
             metavar="PERCENT",
-            help="Name what is worse by more than this, such as 5%, and exit with status 1 if anything is.",
+            help="List what is worse by more than this, such as 5%, and exit with status 1 if anything is.",
         ),
     ] = None,
     out: Annotated[
@@ -81,13 +81,14 @@ def command(
 ) -> Compared:
     """Compare results directories: what is faster or slower, by how much, and which conditions differ.
 
-    Three runs a side tell a change from what differs from run to run; one cannot.
+    Give three runs per side if you can: with one run per side, a change can't be distinguished from run-to-run
+    variation.
 
-    The first side is what the others are compared with. From five sides on, it is the median of all, and machines that
-    differ from the others are named. One directory alone is compared device by device.
+    All sides are compared with the first. With five or more sides, each is compared with the median of all, and
+    outliers are named. One directory alone is compared device by device.
 
     Exit status: 0 compared; 1 something is worse than --fail-over allows, or a side could not be read and the others
-    were compared; 2 the call was wrong; 4 not judged by --fail-over: too few runs, or disturbed ones.
+    were compared; 2 the call was wrong; 4 --fail-over could not be checked: too few runs, or disturbed ones.
 
     Example: firsttouch compare before1,before2,before3 after1,after2,after3 --fail-over 5%
     """

@@ -21,11 +21,11 @@ _LONGEST = 70
 """The characters of what is said about a candidate."""
 
 
-@declare("completion", "Print the script by which a shell completes calls.", {}, function=None, prints=True)
+@declare("completion", "Print the completion script of a shell.", {}, function=None, prints=True)
 def command(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print a script for a shell, which then completes commands, options, experiments, devices and values.
+    """Print a script with which a shell completes commands, options, experiments, devices and values.
 
     A wheel installs the scripts too, into share/ of its environment, where the shells of a system look for them. Else,
     in ~/.bashrc, eval "$(firsttouch completion bash)"; in ~/.zshrc, after compinit, eval "$(firsttouch completion

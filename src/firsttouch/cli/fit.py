@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from firsttouch.cli.schemas import FitOutput
 
 
-@declare("fit", "Write the prices of runs as a platform file.", {"fit": "cli.schemas:FitOutput"}, function=None)
+@declare("fit", "Make a platform file of what runs measured.", {"fit": "cli.schemas:FitOutput"}, function=None)
 def command(
     directories: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR", help="Results of `firsttouch run`; several of machines with the same devices."),
+        typer.Argument(metavar="DIR", help="Results of `firsttouch run`; several directories if the machines have the same devices."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The platform file to write, such as mine.json.")],
     device: Annotated[str | None, typer.Option("--device", metavar="DEVICE", help="Such as cuda:0.")] = None,
-    title: Annotated[str, typer.Option(metavar="TEXT", help="What the machine is called.")] = "",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="A name for the machine.")] = "",
     extends: Annotated[
-        str, typer.Option(metavar="NAME", help="The platform that has what these runs have not measured.")
+        str, typer.Option(metavar="NAME", help="The platform to take values from that these runs have not measured.")
     ] = "",
 ) -> FitOutput:
-    """Write what runs measured as a platform file, which can take the place of the machine.
+    """Make a platform file of what runs measured, to predict with it in place of the machine.
 
     The file has each price of copies, faults, first touches, allocations and calls with its range,
     and the experiment that it comes from. Applications are not read. Of several machines, a price

@@ -53,7 +53,7 @@ def command(
         ),
     ] = None,
 ) -> InterfacesOfRun:
-    """Show by which interface data move fastest, by how much, and between which sizes that changes.
+    """Show which interface moves data fastest, by how much, and at which sizes that changes.
 
     For direct access, copies, messages and collective operations: by time and by bandwidth, for each pair, memory and
     size. Only verified points count. An interface is the fastest where its interval is apart from all others and it
@@ -69,7 +69,7 @@ def command(
 @command.shown
 def _show(
     found: InterfacesOfRun,
-    everything: Annotated[bool, typer.Option("--all", help="Print every answer and every crossover.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Print all pairs and all sizes at which the fastest interface changes.")] = False,
 ) -> None:
     from firsttouch.report.interface_answers import crossover_texts, parts, summary
 

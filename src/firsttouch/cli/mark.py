@@ -10,10 +10,10 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli.declaration import declare
 
 
-@declare("mark", "Begin a phase of a script that is profiled.", {}, function=None, prints=True)
+@declare("mark", "Name a phase of a script that is profiled.", {}, function=None, prints=True)
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the phase that begins.")] = "",
-    end: Annotated[bool, typer.Option("--end", help="End the phase; none begins.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End the phase without beginning another.")] = False,
 ) -> None:
     """Begin a phase of a script that runs under `firsttouch profile`. It lasts until the next mark.
 

@@ -73,14 +73,14 @@ class Methods:
 def command(
     device: DevicesOption = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Find the answers by experiment, each in a process of its own.")
+        bool, typer.Option("--verify", help="Determine the answers by experiment, each in its own process.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             parser=path,
             metavar="DIR",
-            help="With --verify: directory for methods.json, which `run --trust-verified` reads.",
+            help="With --verify: write methods.json there, for `run --trust-verified`.",
         ),
     ] = None,
 ) -> Methods:

@@ -116,7 +116,7 @@ ResumeOption: TypeAlias = Annotated[
     typer.Option("--resume", help="Continue the run in --out; points that crashed or timed out are tried once more."),
 ]
 RetryOption: TypeAlias = Annotated[
-    bool, typer.Option("--retry", help="With --resume: try all points again that crashed, timed out or failed.")
+    bool, typer.Option("--retry", help="With --resume: also try all points again that crashed, timed out or failed before.")
 ]
 RanksOption: TypeAlias = Annotated[
     int | None,
@@ -124,14 +124,14 @@ RanksOption: TypeAlias = Annotated[
         "--ranks",
         parser=ranks,
         metavar="N",
-        help="Let up to N processes carry out points together, where an experiment has such points. Needs mpi4py.",
+        help="Run points that need several processes with up to N of them. Needs mpi4py.",
     ),
 ]
 LauncherOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
-        help='Start these processes with this command, such as "srun -n {ranks}"; default: the mpirun beside mpi4py.',
+        help='Command that starts these processes, such as "srun -n {ranks}"; default: the mpirun of mpi4py.',
     ),
 ]
 SeedOption: TypeAlias = Annotated[
@@ -144,7 +144,7 @@ TrustVerifiedOption: TypeAlias = Annotated[
         "--trust-verified",
         parser=path,
         metavar="DIR",
-        help="Use the methods.json that `methods --verify --out DIR` wrote for what drivers do not state.",
+        help="Where drivers do not report a property, use what `methods --verify --out DIR` found.",
     ),
 ]
 WaitOption: TypeAlias = Annotated[
@@ -153,7 +153,7 @@ WaitOption: TypeAlias = Annotated[
         "--wait",
         parser=minutes,
         metavar="[=MINUTES]",
-        help="First wait until other programs use less than a tenth of the processors, at most 10 minutes or so many.",
+        help="First wait until other programs use less than a tenth of the CPU, for at most 10 minutes or this many.",
     ),
 ]
 AllowOversubscriptionOption: TypeAlias = Annotated[
@@ -168,7 +168,7 @@ WhatIfOption: TypeAlias = Annotated[
     typer.Option(
         "--what-if",
         metavar="NAME=V1,V2",
-        help="Other values of a modelled machine; each makes a machine of its own. May be repeated.",
+        help="Change a value of a modelled machine; each value makes a separate machine. May be repeated.",
     ),
 ]
 AsJsonOption: TypeAlias = Annotated[

@@ -34,14 +34,14 @@ def command(
     ] = None,
     what_if: WhatIfOption = None,
     values: Annotated[
-        bool, typer.Option("--values", help="List what values a file may have: their names, units and meanings.")
+        bool, typer.Option("--values", help="List all values that a platform file may have, with units and meanings.")
     ] = False,
 ) -> PlatformsOutput | KnownValuesOutput:
-    """List the machines that can be modelled; of one, every value with its range and what it rests on.
+    """List the machines that can be modelled; with NAME, every value of one, with its range and its source.
 
-    A value is stated (by a vendor, a study or the machine), measured, derived from others, fitted to
-    published rows, or assumed. `--device model:NAME` of `firsttouch app` and `firsttouch run` predicts
-    for the machine; a file of your own that extends it states what differs.
+    A value is stated (by a vendor, a study or the machine), measured, derived from others, fitted to published numbers,
+    or assumed. To predict for a machine, give `firsttouch app` or `firsttouch run` its name as --device model:NAME.
+    A file of your own can extend a platform and state only what differs.
 
     Example: firsttouch platforms gh200
     """

@@ -37,7 +37,7 @@ class PortCommand(ProfileCommand):
 ProcessOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--process", parser=process_of("--process"), metavar="PID", help="Of several; default: the busiest one."
+        "--process", parser=process_of("--process"), metavar="PID", help="The process to analyse; default: the busiest one."
     ),
 ]
 
@@ -52,7 +52,7 @@ def command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A profile with a trace.")],
     process: ProcessOption = None,
 ) -> PortFindings:
-    """Say what a program's buffers and copies become in unified memory, and what to solve first, from a profile."""
+    """Show what a program's buffers and copies would become in unified memory, and what to fix first, from a profile."""
     return findings_in(directory, process)
 
 
@@ -78,7 +78,7 @@ def _command_line(
         typer.Option("--out", parser=path, metavar="DIR", help="Directory of the profile that is made."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until every process has ended, not only the first one.")
+        bool, typer.Option("--follow", help="Continue until every process has ended, not only the first one.")
     ] = False,
     tick: Annotated[
         float | None,
@@ -90,21 +90,21 @@ def _command_line(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Run the program again, slowly, to record which bytes its kernels use."),
+        typer.Option("--exact", help="Run the program a second time, slowly, to record which bytes its kernels access."),
     ] = False,
     check_copies: Annotated[
-        bool, typer.Option("--check-copies", help="Compare all bytes of copies, not a part of them.")
+        bool, typer.Option("--check-copies", help="Compare all bytes of repeated copies, not just a part.")
     ] = False,
     program: Annotated[
-        bool, typer.Option("--program", help="With DIR: print the program instead, which `advise --profile` prices.")
+        bool, typer.Option("--program", help="With DIR: print the sequence of accesses and copies that `advise --profile` uses.")
     ] = False,
     as_json: AsJsonOption = False,
 ) -> None:
-    """Say what a program's buffers and copies become in unified memory, and what to solve first.
+    """Show what a program's buffers and copies would become in unified memory, and what to fix first.
 
-    The program is not changed. It is profiled with --trace, --faults and --host. Its copies tell which buffers
-    are copies of each other, how many bytes a unified version saves at most, which copies move what the
-    other side holds, and which hazards it has. With DIR, nothing is run.
+    The program runs unchanged, and is profiled with --trace, --faults and --host. From its copies follow which
+    buffers are copies of each other, how many bytes a unified version saves at most, which copies are redundant, and
+    which hazards stand in the way. With DIR, nothing is run.
 
     Exit status: that of the program; with DIR, 0; 2 the call was wrong.
 

@@ -87,14 +87,14 @@ def command(
     ] = None,
     attach: Annotated[
         int | None,
-        typer.Option("--pid", parser=process_of("--pid"), metavar="PID", help="Profile a process that runs already."),
+        typer.Option("--pid", parser=process_of("--pid"), metavar="PID", help="Profile a process that is already running."),
     ] = None,
     lasting: Annotated[
         float | None,
-        typer.Option("--duration", parser=duration, metavar="TIME", help="With --pid: end after a time such as 60s."),
+        typer.Option("--duration", parser=duration, metavar="TIME", help="With --pid: stop after a time such as 60s."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until every process has ended, not only the first one.")
+        bool, typer.Option("--follow", help="Continue until every process has ended, not only the first one.")
     ] = False,
     tick: Annotated[
         float | None,
@@ -115,34 +115,34 @@ def command(
             "--faults",
             parser=every,
             metavar="[=N]",
-            help="Sample every N-th page fault, 64th by default: which line of the program touched a page first.",
+            help="Sample every N-th page fault, by default every 64th, to find which source line touched a page first.",
         ),
     ] = None,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Record what CUDA allocates, copies, runs and moves, by a library that it loads."),
+        typer.Option("--trace", help="Record allocations, copies, kernels and migrations of CUDA, by loading a library into the program."),
     ] = False,
     host: Annotated[
         bool,
-        typer.Option("--host", help="As --trace, and which pages of copied host buffers the CPU writes and reads."),
+        typer.Option("--host", help="Like --trace, and also record which pages of copied host buffers the CPU writes and reads."),
     ] = False,
     check_copies: Annotated[
         bool,
-        typer.Option("--check-copies", help="As --trace, and compare all bytes of copies, not a part of them."),
+        typer.Option("--check-copies", help="Like --trace, and compare all bytes of repeated copies, not just a part."),
     ] = False,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="As --trace, and run the program again, slowly: which bytes its kernels use."),
+        typer.Option("--exact", help="Like --trace, and run the program a second time, slowly, to record which bytes its kernels access."),
     ] = False,
     no_inject: Annotated[
         bool,
-        typer.Option("--no-inject", help="Leave the target's environment alone: no ranges of NVTX, no phases."),
+        typer.Option("--no-inject", help="Load no library into the program: no NVTX ranges and no phases."),
     ] = False,
     sources: Annotated[
-        bool, typer.Option("--sources", help="Show what this machine offers to each layer of a profile; start nothing.")
+        bool, typer.Option("--sources", help="Show what can be recorded on this machine; start nothing.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print profile.json; what the target prints goes to stderr.")
+        bool, typer.Option("--json", help="Print profile.json; the output of the program goes to stderr.")
     ] = False,
 ) -> None:
     """Profile the memory of any program and of the processes that it starts, on the host and on each GPU.

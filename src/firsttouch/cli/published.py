@@ -27,16 +27,16 @@ MOST = 40
 def command(
     search: Annotated[
         str | None,
-        typer.Option("--search", metavar="WORD", help="Only rows that have these words, such as 'triad gpu'."),
+        typer.Option("--search", metavar="WORD", help="Only rows that contain these words, such as 'triad gpu'."),
     ] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="The figures and tables of the papers by number, instead of rows.")
+        bool, typer.Option("--figures", help="List the figures and tables of the papers instead of the rows.")
     ] = False,
 ) -> Published | PaperFigures:
     """Show the published results of the field: what five papers state, each with its section.
 
-    A row that corresponds to something that firsttouch measures names the experiment. `firsttouch claims DIR`
-    tells which of the papers' claims hold in your results.
+        If firsttouch can measure the same, the row names the experiment. `firsttouch claims DIR` shows which of the papers'
+    claims hold in your results.
 
     Example: firsttouch published --search "latency gpu"
     """

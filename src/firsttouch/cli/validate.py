@@ -31,7 +31,7 @@ _MOST_REASONS = 5
 
 @declare(
     "validate",
-    "How right predictions for other machines are.",
+    "How accurate predictions for other machines are.",
     {"validate": "comparison.validation.results:Validation"},
 )
 def command(
@@ -39,24 +39,25 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Platforms by name or file, or gh200@host.page=4KiB; default: all that papers state something about.",
+            help="Platforms by name or file, or with a changed value, gh200@host.page=4KiB; default: all that papers report on.",
         ),
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option("--rows", parser=path, metavar="FILE", help="Published rows of your own, instead of the papers'."),
+        typer.Option("--rows", parser=path, metavar="FILE", help="Your own file of published numbers, instead of the papers'."),
     ] = None,
     measured: Annotated[
         list[Path] | None,
-        typer.Option("--measured", parser=path, metavar="DIR", help="Judge by applications that were measured."),
+        typer.Option("--measured", parser=path, metavar="DIR", help="Compare with applications that were measured."),
     ] = None,
 ) -> Validation:
-    """Show how right predictions are: each published number and claim, predicted, beside what is published.
+    """Show how accurate predictions are: each published number and claim beside its prediction.
 
-    A row is fitted if a value of the platform names it, otherwise held. What is predicted wrong stands first: numbers
-    that are off by more than a factor of 1.5, and claims that are predicted not to hold.
+    A row is fitted if a value of the platform was fitted to it, and otherwise held out: only held-out rows show how
+    good predictions are. Wrong predictions come first: numbers that are off by more than a factor of 1.5, and claims
+    that are predicted not to hold.
 
-    Exit status: 0 judged; 2 the call was wrong; 4 no published row is left that the platform was not made from.
+    Exit status: 0 validated; 2 the call was wrong; 4 the platform has no held-out rows to validate it with.
 
     Example: firsttouch validate gh200
     """
