@@ -104,12 +104,12 @@ def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Pr
     if device is not None and is_predicted(device):
         if directories:
             raise UsageError(
-                f"{device} has its own prices; leave out the directory, or --device to take those of its run"
+                f"{device} has its own costs; leave out the directory, or leave out --device to use the run's costs"
             )
         return PlatformPrices(platform_of(device)), []
     results = sorted(map(load_results, map(Path, directories or [newest()])), key=_sort_by_age)
     if any(d.modelled for result in results for d in result.machine.devices):
-        raise UsageError("predictions are no source of prices; --device model:PLATFORM, without a directory, predicts")
+        raise UsageError("predictions can't be the basis of advice; give --device model:PLATFORM without a directory")
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
     return MeasuredPrices(results[0].machine, records, info), records
@@ -385,7 +385,7 @@ def _split_withheld(
 def _no_time_message(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
     """Why no strategy has a time."""
     if needed := [a.run for a in absent if a.reason == NOT_MEASURED]:
-        return f"these results have too little about {device.name} for advice; run: {needed[0]}"
+        return f"these results have too few measurements of {device.name} for advice; run: {needed[0]}"
     command = f"; measure: {measure}" if measure and any(a.run for a in absent) else ""
     return f"no strategy is estimated for {about}; {absent[0].strategy}: {absent[0].reason}{command}"
 
@@ -452,8 +452,8 @@ def _strategy_rows(
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
     rows = with_same(rows)
     if not runs:
-        return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
-    scale = "the whole time; of strategies that were not measured, the estimate plus what all have in common"
+        return rows, "what each strategy adds to the kernels and the CPU's work, which all share", common
+    scale = "the whole time; for strategies that were not measured, the estimate plus the time that all share"
     return rows, scale, common
 
 
@@ -501,8 +501,8 @@ def _control_setting(workload: Program, terms: Mapping[str, list[Term]], prices:
     turns, copies = _terms_named(TURNS, terms[name]), _terms_named(SMALL_COPIES, found[name])
     before, after = _sum(turns)[0], _sum(copies)[0]
     text = (
-        f"copy small blocks that both agents use in turns (control=copied): under {name}, "
-        f"{count(sum(term.count for term in turns), 'turn')} take {quantity(before, 'ms')}, the copies "
+        f"copy small buffers that CPU and GPU use alternately (control=copied): under {name}, "
+        f"{count(sum(term.count for term in turns), 'round trip')} take {quantity(before, 'ms')}, the copies "
         f"{quantity(after, 'ms')}"
     )
     grounds = dict.fromkeys(ground for term in (*turns, *copies) for ground in term.grounds)

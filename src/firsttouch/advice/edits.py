@@ -58,7 +58,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         return _edits_locking(paired, strategy.host_arrays, copies)
     changes = [_edit_allocating(paired, strategy.allocator), _edit_dropping(copies)]
     for restoring in (f for f in found.counted if f.kind == "restoring"):
-        text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
+        text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')}, from a separate buffer"
         changes.append(Edit("keep", text, _lines(restoring.places), restoring.count, restoring.bytes))
     begin = compute_begins(run)
     if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
@@ -72,7 +72,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
 def _edits_of_fewer_copies(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> list[Edit]:
     """Copies remain, of what the other side uses."""
     size = sum(copy.device.total for copy, _ in copies)
-    text = f"of {count(len(copies), 'copy', 'copies')}, make those that bring bytes which the other side uses"
+    text = f"of {count(len(copies), 'copy', 'copies')}, keep only those whose bytes the other side uses"
     return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
@@ -82,7 +82,7 @@ def _edits_of_needless_copies(found: PortFindings) -> list[Edit]:
     if not rows:
         return []
     number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
-    text = f"leave out {count(number, 'copy', 'copies')} whose bytes the other side holds"
+    text = f"drop {count(number, 'copy', 'copies')} whose bytes the other side already has"
     return [Edit("omit", text, _lines(row.place for row in rows), number, size)]
 
 
@@ -100,7 +100,7 @@ def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
     """The blocks are allocated as memory of both sides."""
     size = sum(block.bytes for block in blocks)
     arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
-    text = f"allocate {count(len(blocks), 'block')} as {allocator} memory, which replaces {arrays}"
+    text = f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {arrays}"
     return Edit("allocate", text, _lines(block.place for block in blocks), len(blocks), size)
 
 
@@ -129,6 +129,6 @@ def _edits_locking(
     size = sum(partner.bytes for partner in plain)
     text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
     if len(touched) == len(plain):
-        return [Edit("lock", f"{text}, first touched there", _lines(touched), len(plain), size)]
+        return [Edit("lock", f"{text}, first touched at", _lines(touched), len(plain), size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
-    return [Edit("lock", f"{text}, those of the copies", lines, len(plain), size)]
+    return [Edit("lock", f"{text}, used by the copies at", lines, len(plain), size)]

@@ -110,8 +110,8 @@ def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: D
     strategies = {strategy(r) for r in everyone}
     if clear[best]:
         up_to = "" if all(len(rows) == len(strategies) for rows in groups.values()) else "up to "
-        text = f"take {{best}}: it is the fastest of {up_to}{{strategies}} strategies in {{wins}} of {cases}{at}"
-        text += ", each of them run once" if _ran_once(everyone) else ", clearly in {clear}"
+        text = f"use {{best}}: it is the fastest of {up_to}{{strategies}} strategies in {{wins}} of {cases}{at}"
+        text += ", each run once" if _ran_once(everyone) else ", clearly in {clear}"
     else:
         text = f"no strategy is clearly the fastest in any of {cases}{at}; most often it is {{best}}, in {{wins}}"
     first = _finding(
@@ -217,19 +217,21 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
             by_time = sorted(rivals, key=median_of)
             details = {f"rival_{n}": quantity(r) for n, r in enumerate(by_time)}
             texts = some([f"{strategy(r)} ({{rival_{n}}})" for n, r in enumerate(by_time)])
-            text = f"no strategy is clearly the fastest: {{best}} takes {{value}}, not told apart from {texts}"
+            text = (
+                f"no strategy is clearly the fastest: {{best}} takes {{value}}, with no clear difference from {texts}"
+            )
             text = f"for {case} {text}"
         elif slower in rivals:
             text = f"for {case} no strategy is clearly faster than {{slower}}, which takes {{other}}"
         else:
             equals = sorted((best, *rivals), key=lambda r: (STRATEGIES[strategy(r)].effort, median_of(r)))
-            text = f"take {{best}} for {case}: a run takes {{value}}, against {{other}} under {{slower}}"
+            text = f"use {{best}} for {case}: a run takes {{value}}, against {{other}} under {{slower}}"
             if rivals:
                 best = equals[0]
                 names["best"], names["equals"] = strategy(best), tuple(map(strategy, equals))
                 simpler = f"{{best}} is {'the simplest' if len(equals) > 2 else 'simpler'} to write"
                 alike = in_few_words([strategy(r) for r in equals], "or")
-                text = f"{alike} for {case}; {simpler}: a run takes {{value}}, against {{other}} under {{slower}}"
+                text = f"use {alike} for {case}; {simpler}: a run takes {{value}}, against {{other}} under {{slower}}"
             text += ", the slowest" if slower is slowest and slower is not rows.get(BASELINE) and len(rows) > 2 else ""
             text += ", each run once" if _ran_once(rows.values()) else ""
         found.append(_finding("app", text, quantity(best), device.name, points, details, **names))
@@ -248,8 +250,8 @@ def _of_placements(runs: Iterable[Record], device: DeviceInfo) -> list[Finding]:
     if gains:
         least = min(median_of(search.final[0]) / median_of(search.base) for search in gains)
         text = (
-            f"advice and prefetches of single buffers make {{faster}} of {{of}} {noun} faster; the best takes "
-            "{least} times as long as the fastest strategy alone"
+            f"advice and prefetches of single buffers make {{faster}} of {{of}} {noun} faster; the best is "
+            "{least_as_long} as the fastest strategy alone"
         )
         details = {"least": Quantity(least)}
     counts = {"of": len(searches), "faster": len(gains)}
@@ -265,7 +267,7 @@ def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Finding]:
     gains = [(r, ratio) for r, ratio in searches if ratio.low is not None and ratio.low > 1]
     if not gains:
         apps = tuple(dict.fromkeys(application(r) for r, _ in searches))
-        text = "leave the work of {app} to the GPU: no division with the CPU is clearly faster"
+        text = "run {app} on the GPU alone: no division of its work between GPU and CPU is clearly faster"
         return [_finding("shares", text, Quantity(0), device.name, points, app=apps)]
     record, ratio = max(gains, key=lambda pair: pair[1].value)
     text = (
@@ -294,19 +296,19 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
     best, named_rows = advice.row(verdict.strategies[0]), _rows_beside_best(advice)
     use = f"{format_size(patterns.SIZE)} that the CPU writes, kernels update and the CPU reads back"
     if advice.turns:
-        text = f"not known for {use}: by the estimates, {{best}} takes the least, {{value}} besides the kernels"
+        text = f"no clear answer for {use}: {{best}} has the lowest estimate, {{value}} besides the kernels"
     elif verdict.kind == "take":
-        text = f"take {{best}} for {use}: it takes an estimated {{value}} besides the kernels"
+        text = f"use {{best}} for {use}: it takes an estimated {{value}} besides the kernels"
     else:
         simpler = f"{{best}} is {'the simplest' if len(verdict.strategies) > 2 else 'simpler'} to write"
         names = in_few_words(verdict.strategies, "or")
-        text = f"{names} for {use}; {simpler}: it takes an estimated {{value}} besides the kernels"
+        text = f"use {names} for {use}; {simpler}, and takes an estimated {{value}} besides the kernels"
     text = "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
     names_of: dict[str, Condition] = {"best": best.strategy, "equals": verdict.strategies}
     if advice.turns:
-        text += f"; {in_few_words(advice.turns[0].others)} may take as little, which `firsttouch app` tells"
+        text += f"; {in_few_words(advice.turns[0].others)} may be as fast, which `firsttouch app` can measure"
     if often is not None and often.iterations:
-        text += "; {often} from {iterations} iterations on the same buffers on"
+        text += "; use {often} for {iterations} or more iterations on the same buffers"
         names_of |= {"often": often.strategies[0], "iterations": often.iterations}
     if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
         text += f"; {literal(note)}"
@@ -320,8 +322,8 @@ def _without_gpu(device: DeviceInfo) -> list[AdviceFinding]:
     if is_predicted(device.name):
         return []
     text = (
-        "this machine has no GPU of its own: {device} is the processor itself, where no memory method is better than "
-        "another, as nothing has to move; `firsttouch app NAME --device model:gh200` predicts those of a GPU"
+        "this machine has no GPU: {device} is the CPU itself, where no memory strategy is better than another, since "
+        "no data has to move; `firsttouch app NAME --device model:gh200` predicts strategies on a GPU"
     )
     return [AdviceFinding(_finding("no-gpu", text, Quantity(0), device.name, ()), estimated=True)]
 

@@ -95,7 +95,7 @@ def _copy_choices(prices: Prices) -> list[CopyChoice]:
     for direction, words in DIRECTIONS.items():
         pageable, fast = prices["copy", direction, common_allocator("host")], prices["copy", direction, locked]
         if pageable.sizes[-1] <= 1:
-            raise Unmeasured(f"copies {words} are known by a rate alone, which says nothing about sizes")
+            raise Unmeasured(f"of copies {words}, only a rate is known, which says nothing about sizes")
         largest = int(pageable.sizes[-1])
         for size in (*(s for s in SIZES if s < largest), largest):
             saved = pageable.of(size).value - fast.of(size).value
@@ -138,20 +138,20 @@ def _prefault_setting(prices: Prices) -> Setting | None:
         text = (
             "touch host arrays with all threads before a copy writes results into them: the first touch by the copy, "
         )
-        text += "which has one thread,"
-    text += f" takes {_per_gib(one_thread)}, by all threads {_per_gib(all_threads)}"
+        text += "with one thread,"
+    text += f" takes {_per_gib(one_thread)}, and by all threads {_per_gib(all_threads)}"
     return Setting(text, ratio, _join_grounds(one_thread, all_threads)) if ratio > CLEAR_RATIO else None
 
 
 def _page_size_setting(prices: Prices) -> Setting | None:
     base, huge = (prices.host_touch(parallel=True, pages=pages) for pages in ("base", "huge"))
     how = (
-        "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
+        "which plain memory gets here" if prices.page_size == "huge" else "which a program must request here (madvise)"
     )
     of_huge, of_base = _page_count_words(huge), _page_count_words(base)
     text = (
-        f"use huge pages, {how}: the first touch{of_huge} by all threads takes {_per_gib(huge)},"
-        f"{of_base or ' of'} base pages {_per_gib(base)}"
+        f"use huge pages, {how}: their first touch by all threads takes {_per_gib(huge)}{of_huge}, that of base pages "
+        f"{_per_gib(base)}{of_base}"
     )
     return (
         Setting(text, _time_ratio(base, huge), _join_grounds(base, huge))
@@ -161,17 +161,18 @@ def _page_size_setting(prices: Prices) -> Setting | None:
 
 
 def _page_count_words(price: Price) -> str:
-    """' of 4,096', the pages whose first touch was timed; '' if it is not one number."""
+    """' (4,096 pages)', the pages whose first touch was timed; '' if it is not one number."""
     numbers = {json.loads(key)[2].get("pages") for key in record_keys(price.grounds)}
     number = numbers.pop() if len(numbers) == 1 else None
-    return f" of {number:,}" if isinstance(number, int) else ""
+    return f" ({number:,} pages)" if isinstance(number, int) else ""
 
 
 def _prefetch_setting(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
     prefetch, fault = prices["prefetch", name], prices.gpu_fault(name, reads_only=False)
     text = (
-        f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, faults take {_per_gib(fault)}"
+        f"prefetch {name} buffers before kernels use them: a prefetch takes {_per_gib(prefetch)}, faults take "
+        f"{_per_gib(fault)}"
     )
     ratio = _time_ratio(fault, prefetch)
     return Setting(text, ratio, _join_grounds(prefetch, fault)) if ratio > CLEAR_RATIO else None
@@ -190,7 +191,9 @@ def _placement_setting(prices: Prices) -> Setting | None:
     ratio = times[NONE] / times[best]
     if best == NONE or ratio < CLEAR_RATIO:
         return Setting(
-            f"pass no advice to the driver: none makes passes over {name} data clearly faster", ratio, grounds
+            f"give the driver no advice (cudaMemAdvise): none makes passes over {name} data clearly faster",
+            ratio,
+            grounds,
         )
     return Setting(
         f"advice {best} makes passes over {name} data {format_number(ratio, 2)} times as fast", ratio, grounds

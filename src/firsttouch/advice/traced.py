@@ -103,7 +103,7 @@ def _as_it_is(run: TracedRun, program: Program, prices: Prices) -> tuple[list[Te
     """
     used = used_blocks(run)
     if managed := sum(block.kind in MANAGED_KINDS and block.number in used for block in run.blocks):
-        return None, f"{count(managed, 'block is', 'blocks are')} managed already"
+        return None, f"{count(managed, 'buffer is', 'buffers are')} already managed"
     return as_it_is(program, prices)
 
 

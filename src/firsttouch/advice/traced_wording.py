@@ -35,8 +35,8 @@ _FAMILIES = tuple(
         ("faults of the CPU", "CPU's faults"),
         ("prefetch", "prefetch"),
         ("advice", "advice"),
-        ("use of .* across the link", "use across the link"),
-        ("turns of kernels and the CPU", "turns over small blocks"),
+        ("use of .* across the link", "access across the link"),
+        ("round trips between kernels and the CPU", "round trips"),
     )
 )
 
@@ -56,27 +56,27 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[Statement]
     if advice.verdict.kind == "not known":
         texts.append(caption(turn_text(advice.turns[0])))
     if alike:
-        texts.append(f"Not told apart from {best}: {first_few(alike, MOST_ALIKE)}.")
+        texts.append(f"No clear difference from {best}: {first_few(alike, MOST_ALIKE)}.")
     return [Statement(text, advice.predicted) for text in texts[:MOST]]
 
 
 def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     program_row, name, adds = traced.as_it_is, traced.command, f"memory adds an estimated {quantity(best.ms, 'ms')}"
     if program_row is None:
-        return f"Take {best.strategy} for {name}: {adds}; what it adds as it is is not priced."
+        return f"Use {best.strategy} for {name}: {adds}; for the unchanged program there is no estimate."
     own_ms = quantity(program_row.ms, "ms")
     if is_good_enough(program_row, best):
-        verb = "adds no less" if program_row.ms <= best.ms else "adds hardly less"
+        verb = "is no faster" if program_row.ms <= best.ms else "is hardly faster"
         return (
-            f"Leave {name} as it is: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
+            f"Leave {name} unchanged: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
             f"{verb}: {quantity(best.ms, 'ms')}."
         )
     saved = ""
     if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
         saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
-    only = "Take" if advice.verdict.kind != "not known" else "Of the strategies that have a time, take"
-    apart = "; the two are not told apart" if not_apart([program_row], best) else ""
-    return f"{only} {best.strategy}: {adds} instead of {own_ms} as {name} does it{saved}{apart}."
+    only = "Use" if advice.verdict.kind != "not known" else "Of the strategies with an estimate, use"
+    apart = "; this difference is within the error of the estimates" if not_apart([program_row], best) else ""
+    return f"{only} {best.strategy}: {adds} instead of the {own_ms} of the unchanged {name}{saved}{apart}."
 
 
 def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:
@@ -87,14 +87,20 @@ def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:
 def turn_lines(traced: TracedAdvice) -> list[str]:
     """Where the order turns, in sentences."""
     return [
-        f"The order turns where kernels use {percent(turn.share)} of the bytes that they are assumed to use: with "
-        f"less, {_named(turn.second, traced)} adds less than {_named(turn.first, traced)} (--exact tells)."
+        f"If kernels access less than {percent(turn.share)} of the bytes that they are assumed to access, "
+        f"{_named(turn.second, traced)} adds less time than {_named(turn.first, traced)} (profile with --exact to "
+        "find out)."
         for turn in traced.turns
     ]
 
 
+def shown_name(name: str) -> str:
+    """The name of a row of the table: of a strategy, or of the program without changes."""
+    return "unchanged" if name == NAME else name
+
+
 def _named(name: str, traced: TracedAdvice) -> str:
-    return f"{traced.command} as it is" if name == NAME else name
+    return f"the unchanged {traced.command}" if name == NAME else name
 
 
 def part_texts(row: StrategyRow) -> list[str]:
@@ -110,9 +116,9 @@ def part_texts(row: StrategyRow) -> list[str]:
 def check_text(checked: CopyCheck) -> str:
     """What copies of one direction took in the trace, beside their price."""
     took, priced = quantity(checked.traced_ms, "ms"), quantity(checked.priced_ms, "ms")
-    verdict = "" if checked.fits else ": these prices do not fit this trace"
+    verdict = "" if checked.fits else ": these results do not fit this trace"
     copies = count(checked.count, "copy", "copies")
-    return f"{copies} {checked.direction} took {took} in the trace, priced {priced}{verdict}"
+    return f"{copies} {checked.direction} took {took} in the trace, estimated {priced}{verdict}"
 
 
 def edit_texts(edits: Sequence[Edit]) -> list[str]:
@@ -131,7 +137,7 @@ def unseen_of(run: TracedRun) -> list[str]:
     """What the trace does not tell, in phrases."""
     texts = []
     if not any(isinstance(step, HostUse) for step in run.steps):
-        texts.append("what the CPU uses between copies (--host tells)")
+        texts.append("what the CPU accesses between copies (use --host)")
     return texts
 
 
@@ -147,8 +153,8 @@ def not_priced(run: TracedRun, traced: TracedAdvice, why: str) -> list[str]:
     streams = {step.call.stream for step in run.steps if isinstance(step, TracedCopy)}
     if len(streams) > 1:
         texts.append(f"overlap of copies on {len(streams)} streams")
-    texts.append("host arrays that no copy names")
-    return [*texts, *([f"the program as it is ({why})"] if why else ())]
+    texts.append("host arrays that are never copied")
+    return [*texts, *([f"the unchanged program ({why})"] if why else ())]
 
 
 def is_assumed_row(traced: TracedAdvice, strategy: str) -> bool:
@@ -161,5 +167,5 @@ def unchecked_text(advice: Advice) -> str:
     traced = advice.traced
     assert traced is not None
     if traced.title != advice.title:
-        return f"none: it was traced on {traced.title or 'an unknown GPU'}, and is priced for {advice.title}"
-    return f"none: the trace has no times of copies of {format_size(STAGED)} or more, and the GPU's part of others"
+        return f"none: it was traced on {traced.title or 'an unknown GPU'}, and the estimate is for {advice.title}"
+    return f"none: the trace has no times of copies of {format_size(STAGED)} or more, and only the GPU's part of others"

@@ -59,7 +59,7 @@ def sentences_of(advice: Advice) -> list[Statement]:
     texts, turns = [f"{_ANSWERS[verdict.kind](advice, best)}."], advice.turns
     if verdict.kind == "not known":
         choice = _take if len(verdict.strategies) == 1 else _any
-        texts, turns = [texts[0], f"By the estimates alone, {choice(advice, best)}."], turns[1:]
+        texts, turns = [texts[0], f"By the estimates alone: {choice(advice, best)}."], turns[1:]
     if verdict.kind != "too little":
         texts += [text for text in (_by_iteration(advice, best), _next(advice)) if text]
         texts += [caption(turn_text(turn)) for turn in turns]
@@ -69,20 +69,20 @@ def sentences_of(advice: Advice) -> list[Statement]:
 
 def _take(advice: Advice, best: StrategyRow) -> str:
     if later := _later(advice):
-        return f"for {_about(advice)}, take {best.strategy} {later}"
-    return f"take {best.strategy} for {_about(advice)}: it {_times(advice, best)}"
+        return f"for {_about(advice)}, use {best.strategy} {later}"
+    return f"use {best.strategy} for {_about(advice)}: it {_times(advice, best)}"
 
 
 def _any(advice: Advice, best: StrategyRow) -> str:
     names = in_few_words(advice.verdict.strategies, "or")
     simpler = f"{best.strategy} is {'the simplest' if len(advice.verdict.strategies) > 2 else 'simpler'} to write"
     if later := _later(advice):
-        return f"for {_about(advice)}, {names} {later}; {simpler}"
-    return f"{names} for {_about(advice)}; {simpler}: it {_times(advice, best)}"
+        return f"for {_about(advice)}, use {names} {later}; {simpler}"
+    return f"use {names} for {_about(advice)}; {simpler}, and {_times(advice, best)}"
 
 
 def _not_known(advice: Advice, best: StrategyRow) -> str:
-    return f"not known for {_about(advice)}: {turn_text(advice.turns[0]).removesuffix('.')}"
+    return f"no clear answer for {_about(advice)}: {turn_text(advice.turns[0]).removesuffix('.')}"
 
 
 def _later(advice: Advice) -> str:
@@ -91,7 +91,7 @@ def _later(advice: Advice) -> str:
     if often is None or not often.iterations:
         return ""
     up_to = count(often.iterations - 1, "iteration")
-    return f"for up to {up_to}, {in_few_words(often.strategies, 'or')} from {often.iterations:,} on"
+    return f"for up to {up_to}, and {in_few_words(often.strategies, 'or')} for {often.iterations:,} or more"
 
 
 def _too_little(advice: Advice, best: StrategyRow) -> str:
@@ -119,7 +119,11 @@ def _about(advice: Advice) -> str:
 def _times(advice: Advice, best: StrategyRow) -> str:
     """What the best strategy takes or adds, and the baseline beside it."""
     any_measured = any(row.measured for row in advice.strategies)
-    text = f"{_verb(best, any_measured)} {_format_time(best)}" if best.ms else "adds nothing that these results price"
+    text = (
+        f"{_verb(best, any_measured)} {_format_time(best)}"
+        if best.ms
+        else "adds nothing that these results have a cost for"
+    )
     baseline = _baseline(advice, best)
     if baseline is None:
         return text
@@ -158,14 +162,14 @@ def _by_iteration(advice: Advice, best: StrategyRow) -> str:
         f"{row.strategy} {f'{verb} ' if verb != before else ''}{_format_time(row)}"
         for row, verb, before in zip(rows, verbs, ["", *verbs], strict=False)
     ]
-    return f"The first: {', '.join(first)}; each further one ({AGAIN}) adds {further}."
+    return f"First iteration: {', '.join(first)}. Each further one ({AGAIN}) adds {further}."
 
 
 def _next(advice: Advice) -> str:
     verdict = advice.verdict
     if verdict.next_ms is None or verdict.kind != "take" or advice.row(verdict.strategies[0]).measured:
         return ""
-    return f"The next, {verdict.next}, adds at least {_ms(verdict.next_ms)} more in {advice.level} such estimates."
+    return f"The next best, {verdict.next}, adds at least {_ms(verdict.next_ms)} more in {advice.level} such estimates."
 
 
 # ------------------------------------------------------------------------------------------------ what would turn it
@@ -178,26 +182,29 @@ def turn_text(turn: Turn) -> str:
 
 
 def _no_time(turn: Turn) -> str:
-    have = "has no time and may be faster" if len(turn.others) == 1 else "have no time and may be faster"
-    return f"{join_names(turn.others)} {have}"
+    have = "has" if len(turn.others) == 1 else "have"
+    return f"{join_names(turn.others)} {have} no estimate and may be faster"
 
 
 def _ranges(turn: Turn) -> str:
-    are = "is" if len(turn.others) == 1 else "are"
-    return f"{in_few_words(turn.others)} {are} not told apart from {turn.strategy}, though the estimates differ"
+    return (
+        f"{in_few_words(turn.others)} may be as fast as {turn.strategy}, since their estimates differ by less than the "
+        "error of the estimates"
+    )
 
 
 def _small_blocks(turn: Turn) -> str:
     return (
-        f"what {count(turn.count, 'turn')} of kernels and the CPU over a small block take is not in these results, and "
-        f"with up to {_ms(turn.ms)} {turn.others[0]} is faster than {turn.strategy}"
+        f"these results do not have the time of {count(turn.count, 'round trip')} between kernels "
+        "and the CPU through a "
+        f"small buffer, and if it exceeds {_ms(turn.ms)}, {turn.others[0]} is faster than {turn.strategy}"
     )
 
 
 def _rounds(turn: Turn) -> str:
     return (
-        f"with {turn.count} rounds of each loop that data end, not the assumed {turn.assumed}, {turn.others[0]} adds "
-        f"{_ms(turn.other_ms)} and {turn.strategy} {_ms(turn.ms)}"
+        f"with {turn.count} rounds of each loop whose length depends on data, instead of the assumed {turn.assumed}, "
+        f"{turn.others[0]} adds {_ms(turn.other_ms)} and {turn.strategy} {_ms(turn.ms)}"
     )
 
 

@@ -61,7 +61,9 @@ def command(
     pattern: Annotated[
         str | None,
         typer.Option(
-            "--pattern", metavar="PATTERN", help="Access pattern, instead of --app: stream, iterate, read-many, feed, alternate, sparse or generate."
+            "--pattern",
+            metavar="PATTERN",
+            help="Access pattern, instead of --app: stream, iterate, read-many, feed, alternate, sparse or generate.",
         ),
     ] = None,
     sets: Annotated[
@@ -89,7 +91,10 @@ def command(
         ),
     ] = None,
     process: Annotated[
-        int | None, typer.Option(metavar="PID", help="The process of the profile; default: the one with the most copies and launches.")
+        int | None,
+        typer.Option(
+            metavar="PID", help="The process of the profile; default: the one with the most copies and launches."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -189,13 +194,15 @@ def show(advice: Advice) -> None:
     print_stdout(f"Times {advice.predicted and 'predicted '}on {advice.title}: {advice.scale}.")
     if advice.level and console.width >= _RANGE:
         best = advice.strategies[0].strategy
-        print_stdout(f"From and to: {advice.level} such times lie there, if that of {best} is as estimated.")
+        print_stdout(
+            f"From, to: in {advice.level} such estimates the time is in this range, if that of {best} is as estimated."
+        )
     for line in absent_lines(advice):
         print_stdout(line)
     print_stdout("")
     if advice.settings.named():
-        text = "this platform says" if advice.predicted else "these records say"
-        print_stdout(f"What {text} in general:")
+        text = "this platform" if advice.predicted else "these results"
+        print_stdout(f"General advice from {text}:")
     for setting in advice.settings.named().values():
         print_stdout(f"- {caption(setting.text)}.")
     for assumption in advice.assumptions:

@@ -15,6 +15,7 @@ from firsttouch.advice.traced_wording import (
     is_assumed_row,
     part_texts,
     sentences_of_traced,
+    shown_name,
     unchecked_text,
 )
 from firsttouch.cli.output import text_width
@@ -38,7 +39,7 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     traced, width = advice.traced, text_width(stream or sys.stdout)
     assert traced is not None
     first = _wrapped([_shortened_line(str(statement)) for statement in sentences_of_traced(advice, traced)], width, 2)
-    level = f"From and to: {advice.level} such times lie there."
+    level = f"From, to: in {advice.level} such estimates the time is in this range."
     changes = [level, *_wrapped([*_change_lines(advice)], width, _HEAD + _WORD)]
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)
@@ -78,11 +79,11 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     traced = advice.traced
     assert traced is not None
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
-    names = max(len(row.strategy) for row in rows)
-    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      of which", width)
+    names = max(len(shown_name(row.strategy)) for row in rows)
+    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  access   largest parts", width)
     for row in rows:
         word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
-        text = f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  "
+        text = f"{shown_name(row.strategy):<{names}}  {_times(row)}  {word:<7}  "
         yield _cut_to_width(text + _first_with_room(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
 
 
@@ -121,7 +122,7 @@ def _known_lines(advice: Advice) -> Iterator[str]:
     assert traced is not None
     yield from _row("assumed", "assumed", traced.assumed)
     yield from _row("unseen", "unseen", traced.unseen)
-    yield from _row("not priced", "exact", traced.not_priced)
+    yield from _row("left out", "exact", traced.not_priced)
     yield from _row("no time", "", _absent_lines(advice))
 
 

@@ -55,20 +55,21 @@ def command(
     ] = None,
     oversubscribe: Annotated[
         str | None,
-        typer.Option(
-            metavar="R", help="Occupy device memory so that only 1/R of the application's buffers fits."
-        ),
+        typer.Option(metavar="R", help="Occupy device memory so that only 1/R of the application's buffers fits."),
         "float | str",
     ] = None,
     allow_oversubscription: AllowOversubscriptionOption = False,
-    iterations: Annotated[str | None, typer.Option(help="Number of iterations; default: that of the size."), "int | str"] = None,
+    iterations: Annotated[
+        str | None, typer.Option(help="Number of iterations; default: that of the size."), "int | str"
+    ] = None,
     repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3."), "int | str"] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="FACTOR=V1,V2",
-            help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; or a parameter of the "
+            help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; or "
+            "a parameter of the "
             "application.",
         ),
     ] = None,
@@ -77,7 +78,8 @@ def command(
         typer.Option(
             "--relative-to",
             metavar="STRATEGY",
-            help="The strategy that others are compared with; default: explicit. Works with --resume, without measuring again.",
+            help="The strategy that others are compared with; default: explicit. Works with --resume, "
+            "without measuring again.",
         ),
     ] = None,
     timeline: Annotated[
@@ -95,7 +97,8 @@ def command(
         bool,
         typer.Option(
             "--explain",
-            help="Show where the predicted time goes, which values of the platform matter most, and when another strategy "
+            help="Show where the predicted time goes, which values of the platform matter most, and "
+            "when another strategy "
             "becomes the fastest.",
         ),
     ] = False,

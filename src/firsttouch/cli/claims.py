@@ -39,10 +39,10 @@ def command(
 ) -> Claims:
     """Show which claims of published studies hold in your results, which do not, and which can't be tested here.
 
-    A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`).     The verdict is that it holds or does not hold where the intervals do not overlap, and otherwise that there is no
-    clear difference.
+    A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`). The verdict is
+    that it holds or does not hold where the intervals do not overlap, and otherwise that there is no clear difference.
 
-        Several directories of one machine are read together, for example experiments and applications, or runs with page
+    Several directories of one machine are read together, for example experiments and applications, or runs with page
     sizes of 4 KiB and of 64 KiB, which some claims compare.
 
     Exit status: 0 at least one claim could be tested; 2 the call was wrong; 4 none could be tested.

@@ -54,7 +54,11 @@ class Compared:
         return output(self.comparison, str(self.page) if self.page else None)
 
 
-@declare("compare", "Compare results: what is faster or slower, and by how much.", {"compare": "comparison.plain:ComparisonOutput"})
+@declare(
+    "compare",
+    "Compare results: what is faster or slower, and by how much.",
+    {"compare": "comparison.plain:ComparisonOutput"},
+)
 def command(
     sides: Annotated[
         list[str] | None,
@@ -132,7 +136,7 @@ def _show(comparison: ResultsComparison) -> None:
     for text in sentences(phase_answers(comparison)[:MOST_LISTED], comparison):
         console.print(text)
     if calls := what_to_type(comparison):
-        console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell:")
+        console.print(f"To find out, measure three times{'' if comparison.of_devices else ' per side'}:")
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
     _print_regressions(console, comparison)

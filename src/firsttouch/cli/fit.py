@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def command(
     directories: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR", help="Results of `firsttouch run`; several directories if the machines have the same devices."),
+        typer.Argument(
+            metavar="DIR",
+            help="Results of `firsttouch run`; several directories if the machines have the same devices.",
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The platform file to write, such as mine.json.")],
     device: Annotated[str | None, typer.Option("--device", metavar="DEVICE", help="Such as cuda:0.")] = None,

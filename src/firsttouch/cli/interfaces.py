@@ -69,7 +69,9 @@ def command(
 @command.shown
 def _show(
     found: InterfacesOfRun,
-    everything: Annotated[bool, typer.Option("--all", help="Print all pairs and all sizes at which the fastest interface changes.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print all pairs and all sizes at which the fastest interface changes.")
+    ] = False,
 ) -> None:
     from firsttouch.report.interface_answers import crossover_texts, parts, summary
 

@@ -116,7 +116,8 @@ ResumeOption: TypeAlias = Annotated[
     typer.Option("--resume", help="Continue the run in --out; points that crashed or timed out are tried once more."),
 ]
 RetryOption: TypeAlias = Annotated[
-    bool, typer.Option("--retry", help="With --resume: also try all points again that crashed, timed out or failed before.")
+    bool,
+    typer.Option("--retry", help="With --resume: also try all points again that crashed, timed out or failed before."),
 ]
 RanksOption: TypeAlias = Annotated[
     int | None,

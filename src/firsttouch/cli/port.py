@@ -37,7 +37,10 @@ class PortCommand(ProfileCommand):
 ProcessOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--process", parser=process_of("--process"), metavar="PID", help="The process to analyse; default: the busiest one."
+        "--process",
+        parser=process_of("--process"),
+        metavar="PID",
+        help="The process to analyse; default: the busiest one.",
     ),
 ]
 
@@ -52,7 +55,7 @@ def command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A profile with a trace.")],
     process: ProcessOption = None,
 ) -> PortFindings:
-    """Show what a program's buffers and copies would become in unified memory, and what to fix first, from a profile."""
+    """Show from a profile what a program's buffers and copies would become in unified memory, and what to fix first."""
     return findings_in(directory, process)
 
 
@@ -90,13 +93,18 @@ def _command_line(
     ] = None,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Run the program a second time, slowly, to record which bytes its kernels access."),
+        typer.Option(
+            "--exact", help="Run the program a second time, slowly, to record which bytes its kernels access."
+        ),
     ] = False,
     check_copies: Annotated[
         bool, typer.Option("--check-copies", help="Compare all bytes of repeated copies, not just a part.")
     ] = False,
     program: Annotated[
-        bool, typer.Option("--program", help="With DIR: print the sequence of accesses and copies that `advise --profile` uses.")
+        bool,
+        typer.Option(
+            "--program", help="With DIR: print the sequence of accesses and copies that `advise --profile` uses."
+        ),
     ] = False,
     as_json: AsJsonOption = False,
 ) -> None:

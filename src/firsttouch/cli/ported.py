@@ -71,12 +71,12 @@ def _saved_lines(port: PortFindings) -> Iterator[str]:
     for number, block in enumerate(rows[:_MOST_BLOCKS]):
         place = short(where(block.place, before), 60)
         yield _row(
-            "blocks" if not number else "", "exact", f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}"
+            "buffers" if not number else "", "exact", f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}"
         )
         before = block.place
     if more := rows[_MOST_BLOCKS:]:
         size = format_size(sum(block.bytes for block in more), 3)
-        yield _row("", "exact", f"{size:>9}  in {counted(len(more), 'more block')}")
+        yield _row("", "exact", f"{size:>9}  in {counted(len(more), 'more buffer')}")
 
 
 def _about(block: PortBlock) -> str:
@@ -86,7 +86,7 @@ def _about(block: PortBlock) -> str:
             parts.append(f"{word} {way.copies:,}x")
     windows = [partner for partner in block.partners if partner.window]
     if windows:
-        parts.append(f"a window of {format_size(sum(partner.bytes for partner in windows), 3)}")
+        parts.append(f"parts of a host array of {format_size(sum(partner.bytes for partner in windows), 3)} in turn")
     elif block.ranges > 1:
         parts.append(f"{block.ranges} host ranges")
     again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
@@ -99,7 +99,7 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
         side = "device" if row.direction == "h2d" else "host"
         text = f"{counted(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
-        text += f" what the {side} holds: the bytes of {where(row.since, row.place)}"
+        text += f" bytes that the {side} already has from {where(row.since, row.place)}"
         text += compared_part(row.compared, row.each)
         if row.reading:
             text += f"; unless {row.reading}"
@@ -164,24 +164,24 @@ def _kernel_lines(port: PortFindings) -> Iterator[str]:
         return
     slower = f", {kernel_use.slowdown:.1f} times as long" if kernel_use.slowdown else ""
     use_words = (
-        f"the use of {kernel_use.told:,} of {counted(kernel_use.launches, 'launch', 'launches')}: "
+        f"accesses of {kernel_use.told:,} of {counted(kernel_use.launches, 'launch', 'launches')}: "
         f"{kernel_use.recorded:,} recorded"
     )
-    use_words += f" in a second run{slower}, {kernel_use.alike:,} like those"
+    use_words += f" in a second run{slower}, {kernel_use.alike:,} equal to recorded ones"
     yield _row(
-        "kernels", "exact", f"{use_words}; {counted(kernel_use.outside, 'access', 'accesses')} outside all blocks"
+        "kernels", "exact", f"{use_words}; {counted(kernel_use.outside, 'access', 'accesses')} outside all buffers"
     )
     for row in [row for row in kernel_use.kernels if row.used < row.bytes][:_MOST_KERNELS]:
         used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
-        yield _row("", "exact", f"{short(row.kernel, 60)} uses {used}, {row.launches:,}x")
+        yield _row("", "exact", f"{short(row.kernel, 60)} accesses {used}, {row.launches:,}x")
     other_uses = [
-        (kernel_use.varying, "like launches that use now these bytes, now those"),
-        (kernel_use.opaque, "by tensor maps"),
-        (kernel_use.graphs, "in graphs of several kernels, which are not told apart"),
+        (kernel_use.varying, "whose accesses differ from launch to launch"),
+        (kernel_use.opaque, "through tensor maps"),
+        (kernel_use.graphs, "in graphs of several kernels, which can't be distinguished"),
     ]
     for number, how in other_uses:
         if number:
-            yield _row("", "unseen", f"the use of {counted(number, 'launch', 'launches')}, {how}")
+            yield _row("", "unseen", f"accesses of {counted(number, 'launch', 'launches')} {how}")
     for text in (kernel_use.ended, *kernel_use.notices):
         if text:
             yield _row("", "unseen", text)

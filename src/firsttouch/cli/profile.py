@@ -87,7 +87,9 @@ def command(
     ] = None,
     attach: Annotated[
         int | None,
-        typer.Option("--pid", parser=process_of("--pid"), metavar="PID", help="Profile a process that is already running."),
+        typer.Option(
+            "--pid", parser=process_of("--pid"), metavar="PID", help="Profile a process that is already running."
+        ),
     ] = None,
     lasting: Annotated[
         float | None,
@@ -120,11 +122,16 @@ def command(
     ] = None,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Record allocations, copies, kernels and migrations of CUDA, by loading a library into the program."),
+        typer.Option(
+            "--trace",
+            help="Record allocations, copies, kernels and migrations of CUDA, by loading a library into the program.",
+        ),
     ] = False,
     host: Annotated[
         bool,
-        typer.Option("--host", help="Like --trace, and also record which pages of copied host buffers the CPU writes and reads."),
+        typer.Option(
+            "--host", help="Like --trace, and also record which pages of copied host buffers the CPU writes and reads."
+        ),
     ] = False,
     check_copies: Annotated[
         bool,
@@ -132,7 +139,10 @@ def command(
     ] = False,
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Like --trace, and run the program a second time, slowly, to record which bytes its kernels access."),
+        typer.Option(
+            "--exact",
+            help="Like --trace, and run the program a second time, slowly, to record which bytes its kernels access.",
+        ),
     ] = False,
     no_inject: Annotated[
         bool,

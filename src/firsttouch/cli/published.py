@@ -35,8 +35,8 @@ def command(
 ) -> Published | PaperFigures:
     """Show the published results of the field: what five papers state, each with its section.
 
-        If firsttouch can measure the same, the row names the experiment. `firsttouch claims DIR` shows which of the papers'
-    claims hold in your results.
+    If firsttouch can measure the same, the row names the experiment. `firsttouch claims DIR` shows which claims of the
+    papers hold in your results.
 
     Example: firsttouch published --search "latency gpu"
     """

@@ -87,7 +87,8 @@ def command(
             "--format",
             parser=_format,
             metavar="FORMAT",
-            help="html: one page. png, svg: figures. csv, parquet: all points or curves. openmetrics: the main numbers.",
+            help="html: one page. png, svg: figures. csv, parquet: all points or curves. openmetrics: "
+            "the main numbers.",
         ),
     ] = "html",
     module: Annotated[

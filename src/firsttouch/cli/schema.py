@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 @declare("schema", "The JSON Schemas of outputs and of files.", {"schema": "cli.schemas:SchemasOutput"}, function=None)
 def command(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A command or a file; without it, all are listed.")
-    ] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A command or a file; without it, all are listed.")] = "",
 ) -> SchemasOutput | dict[str, Any]:
     """Print the JSON Schema of what a command prints with --json, or of a file of a results directory.
 

@@ -39,12 +39,15 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Platforms by name or file, or with a changed value, gh200@host.page=4KiB; default: all that papers report on.",
+            help="Platforms by name or file, or with a changed value, gh200@host.page=4KiB; default: "
+            "all that papers report on.",
         ),
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option("--rows", parser=path, metavar="FILE", help="Your own file of published numbers, instead of the papers'."),
+        typer.Option(
+            "--rows", parser=path, metavar="FILE", help="Your own file of published numbers, instead of the papers'."
+        ),
     ] = None,
     measured: Annotated[
         list[Path] | None,
@@ -88,7 +91,7 @@ def _show_platform(platform: ValidatedPlatform, everything: bool) -> None:
     for sentence in platform.sentences:
         _print(sentence, "  ")
     _group("Predicted wrong", platform.entries("wrong"), True)
-    _group("Open", platform.entries("open"), everything)
+    _group("No clear difference predicted", platform.entries("open"), everything)
     _group("Predicted right", platform.entries("right"), everything)
     _print_not_predicted(platform.entries("not predicted"), everything)
     print_stdout("")
@@ -133,7 +136,7 @@ def _show_measured(judged: MeasuredJudgement, everything: bool) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.records.text import percent, quantity
 
-    print_stdout(f"{judged.platform}, judged by {', '.join(judged.directories)}")
+    print_stdout(f"{judged.platform}, compared with {', '.join(judged.directories)}")
     for sentence in judged.sentences:
         _print(sentence, "  ")
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -63,6 +63,7 @@ from firsttouch.records.text import (
     named,
     percent,
     quantity,
+    times_as,
 )
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
@@ -73,7 +74,7 @@ _MOST_PERCENT = 1.5
 """What is more than this many times as fast, slow or high is said in times, otherwise in percent."""
 _MOST_LOST = 2.0
 """The same for rates that are lower, of which the part that is lost is said."""
-_WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high", LOWER: "as high"}
+_WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high"}
 """What follows 'times'."""
 _SUFFIXES = ("-", ".", "-run", "-again")
 NONE = "–"  # noqa: RUF001
@@ -102,14 +103,14 @@ def _subject(answer: ComparisonAnswer, short: Names) -> str:
 def _compared(answer: ComparisonAnswer, short: Names) -> str:
     """What matters, then how many points differ, and how."""
     weighted = "weighted " if max(answer.runs) > 1 else ""
-    counts, of_all = answer.counts, f"of {answer.points:,} points"
+    counts, of_all = answer.counts, f"of {count(answer.points, 'point')}"
     differing = [f"{counts[word]:,} {word}" for word in ORDER if counts.get(word)]
-    untold = [f"{counts[CANNOT_TELL]:,} that cannot be told"] if counts.get(CANNOT_TELL) else []
+    untold = [f"{counts[CANNOT_TELL]:,} undecided"] if counts.get(CANNOT_TELL) else []
     same = f"{counts.get(SAME, 0):,} without a clear difference"
     if differing or untold:
-        points = f"{join_names([*differing, same, *untold])}, {of_all}"
+        points = f"{caption(of_all)}: {join_names([*differing, same, *untold])}"
     else:
-        none = "No single one {} differs clearly" if answer.differing else "No clear difference in any {}"
+        none = "No single point {} differs clearly" if answer.differing else "No clear difference in any {}"
         points = none.format(of_all)
     clauses = "; ".join(map(clause, answer.rows))
     return f"{_subject(answer, short)}, by the {weighted}median of each experiment: {clauses}. {points}."
@@ -123,31 +124,38 @@ def _with_few_runs(answer: ComparisonAnswer, short: Names) -> str:
     threefold = [f"{answer.counts[word]:,} {word}" for word in ORDER if answer.counts.get(word)]
     apart = f"{answer.counts.get(CANNOT_TELL, 0):,} of {answer.points:,} points"
     runs = _runs_in_words(answer.runs)
-    told = f"{runs} cannot tell a change from what differs from run to run. "
+    told = f"{runs} can't distinguish a change from run-to-run variation. "
     if threefold:
         told = (
-            f"{join_names(threefold)} threefold or more, of {answer.points:,} points; of less, {runs} cannot tell a "
-            "change from what differs from run to run. "
+            f"of {count(answer.points, 'point')}, {join_names(threefold)} by a factor of three or more; {runs} can't "
+            "distinguish a smaller change from run-to-run variation. "
         )
     return (
         f"{_subject(answer, short)}: {missing}{told}"
-        + (f"By the median of each experiment: {', '.join(seen)}. " if seen else "")
-        + f"{apart} are further apart than their samples vary."
-        + (f" Furthest apart: {first_few(places, MOST_PLACES, '; ')}." if places else "")
+        + (f"Median of each experiment: {', '.join(seen)}. " if seen else "")
+        + f"{apart} differ by more than their samples vary."
+        + (f" Largest differences: {first_few(places, MOST_PLACES, '; ')}." if places else "")
     )
 
 
 def _runs_in_words(runs: Sequence[int]) -> str:
     base, side = runs
-    return "one run a side" if side == base else "two runs against one" if side > base else "one run against two"
+    return "one run per side" if side == base else "two runs against one" if side > base else "one run against two"
 
 
 def _speeds(row: AlikeExperiments) -> str:
-    """'0.8 to 1.5 times as fast'; what is slower throughout is so many times as slow."""
+    """'1.2 to 1.5 times as fast', '1.2 to 1.5 times as slow', or '1.2 times as slow to 1.5 times as fast'."""
     speeds = sorted(times_as_fast(group.better, group.ratio)[0] for group in row.experiments if group.ratio)
-    slow = bool(speeds) and round(speeds[-1], 2) < 1
-    values = sorted(1 / speed for speed in speeds) if slow else speeds
-    return f"{_range(values, lambda v: f'{v:.2f}' if v < 9.995 else f'{v:.0f}')} times as {'slow' if slow else 'fast'}"
+    ends = [times_as(speed, "fast", "slow", _speed) for speed in (speeds[0], speeds[-1])]
+    (least, word), (most, same_word) = (end.split(" ", 1) for end in ends)
+    if word != same_word:
+        return " to ".join(ends)
+    bounds = dict.fromkeys(sorted((least, most), key=float))
+    return f"{' to '.join(bounds)} {word}"
+
+
+def _speed(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
 def _predicted(answer: ComparisonAnswer, short: Names) -> str:
@@ -156,9 +164,9 @@ def _predicted(answer: ComparisonAnswer, short: Names) -> str:
     rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
     texts = [f"{title_of(row)} {ratio_text(row.ratio)}" for row in rows]
     return (
-        f"{_subject(answer, short)}: {answer.kind} (the first over the second), by the median of each "
-        f"experiment: {first_few(texts, _MOST_EXPERIMENTS, '; ')}. Of {count(answer.points, 'point')}, half are within "
-        f"{percent(answer.half_within)}, and 90 % within {percent(answer.most_within)}."
+        f"{_subject(answer, short)}: {answer.kind}, by the median ratio of each experiment: "
+        f"{first_few(texts, _MOST_EXPERIMENTS, '; ')}. Of {count(answer.points, 'point')}, half differ by at most "
+        f"{percent(answer.half_within)}, and 90 % by at most {percent(answer.most_within)}."
     )
 
 
@@ -169,7 +177,7 @@ def _all_sides(answer: ComparisonAnswer, short: Names) -> str:
     if apart:
         differ = f"{join_names(apart)} differ{'s' if outliers + pairs == 1 else ''} from the others"
     else:
-        differ = "none differs clearly in an experiment as a whole"
+        differ = "no side differs clearly in the median of an experiment"
     return f"{count(sides, noun)}, each against the median of all, in {answer.points:,} points: {differ}."
 
 
@@ -188,15 +196,14 @@ def _far(answer: ComparisonAnswer, short: Names) -> str:
     titles = list(dict.fromkeys(title_of(row, of_devices=answer.of_devices) for row in rows))[:_MOST_VALUES]
     return (
         f"{_sides_in_words(names)} {'is' if len(names) == 1 else 'are'} far from the others in {join_names(titles)}, "
-        "but the load of other programs was not alike: measure again with `firsttouch run --wait`."
+        "but other programs used different amounts of CPU time: measure again with `firsttouch run --wait`."
     )
 
 
 def _phases(answer: ComparisonAnswer, short: Names) -> str:
     rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
-    texts = [f"{row.experiment} {ratio_text(row.ratio)} times" for row in rows]
-    times = f"time of {short[answer.side]} over that of {short[answer.base]}"
-    return f"Phases of applications, {times}: {first_few(texts, _MOST_EXPERIMENTS)}."
+    texts = [f"{row.experiment} {times_as(1 / row.ratio, 'fast', 'slow', ratio_text)}" for row in rows if row.ratio]
+    return f"Phases of applications, {_subject(answer, short)}: {first_few(texts, _MOST_EXPERIMENTS)}."
 
 
 _SENTENCES: Mapping[str, Callable[[ComparisonAnswer, Names], str]] = {
@@ -225,12 +232,12 @@ def clause(row: AnswerRow, *, of_devices: bool = False) -> str:
     if isinstance(row, ExperimentDifference):
         return f"{row.verdict} in {title_of(row, of_devices=of_devices)}, {ratio_text(row.ratio)}"
     if row.verdict == ALIKE:
-        return f"{row.subject} the same within {math.ceil(100 * (row.within or 0.0) - 1e-9)} %"
+        return f"{row.subject} equal within {math.ceil(100 * (row.within or 0.0) - 1e-9)} %"
     if row.verdict == MIXED:
         differing = sum(group.differing for group in row.experiments)
         return f"{row.subject} mixed ({count(differing, 'point')} of {row.points:,} differ)"
     if row.verdict == UNCLEAR:
-        return f"{row.subject} {UNCLEAR}"
+        return f"{row.subject} without a clear difference"
     return f"{row.subject} {change([(group.ratio, group.better) for group in row.experiments], row.verdict)}"
 
 
@@ -264,8 +271,8 @@ def _missing_clause(row: MissingDevices) -> str:
 
 
 def change(ratios: Sequence[tuple[float | None, str]], verdict: str) -> str:
-    """How far something is from the base: '30 % slower', '10 to 38 % faster', '1.7 times as fast', '47 % apart'. Of a
-    rate that is lower, the part of it that is lost.
+    """How far something is from the base: '30 % slower', '10 to 38 % faster', '1.7 times as fast', '47 % apart'. What
+    is lower is so by percent, and of a rate that is lower, the part is said that is lost.
 
     ratios: each with which direction is better.
     """
@@ -275,7 +282,7 @@ def change(ratios: Sequence[tuple[float | None, str]], verdict: str) -> str:
     extents = [ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio) for ratio, _ in changes]
     lost = [verdict == SLOWER and better == "higher" for _, better in changes]
     most = _MOST_LOST if all(lost) else _MOST_PERCENT
-    if max(extents) > most or min(extents) < 1 / most:
+    if verdict != LOWER and (max(extents) > most or min(extents) < 1 / most):
         return f"{_range(extents, _times)} times {_WORDS[verdict]}"
     shares = [1 - 1 / extent if is_lost else abs(extent - 1) for extent, is_lost in zip(extents, lost, strict=True)]
     return f"{_range([100 * share for share in shares], _whole)} % {verdict}"
@@ -288,7 +295,8 @@ def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
 
 
 def _whole(value: float) -> str:
-    return f"{value:.0f}"
+    """A percentage, of which a tenth is said only near 100."""
+    return f"{value:.1f}" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
 def _times(value: float) -> str:
@@ -482,10 +490,13 @@ def notes(comparison: ResultsComparison) -> list[str]:
     if any(side.stated for side in comparison.sides):
         prefix = "Published values are of another machine."
         if comparison.is_about_predictions:
-            prefix = "A platform may rest on these published values: firsttouch validate tells fitted from held ones."
+            prefix = (
+                "A platform may have been fitted to these published values: firsttouch validate lists which were, and "
+                "which were held out."
+            )
         sentences.append(
-            f"{prefix} Where a paper leaves a factor open, the best of the points is "
-            "compared; the interval of a published value is that of its last digit, or the range that the paper states."
+            f"{prefix} Where a paper does not state a factor, the best point is "
+            "compared. The interval of a published value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)
     if comparison.is_about_predictions:
@@ -493,7 +504,7 @@ def notes(comparison: ResultsComparison) -> list[str]:
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
     one_run = one_run and not comparison.is_about_predictions
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
-        sentences.append("What differs from run to run is in no interval of one run.")
+        sentences.append("The intervals of a single run do not contain run-to-run variation.")
     return sentences
 
 
@@ -505,8 +516,8 @@ def not_judged(comparison: ResultsComparison) -> str:
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short, runs = short_names(comparison), comparison.runs
     sentences = [
-        f"The limit is not applied to {short[side]}, but for what differs threefold or more: "
-        f"{_runs_in_words((runs[comparison.base], runs[side]))} cannot tell less."
+        f"To {short[side]}, the limit is applied only where values differ by a factor of three or more: "
+        f"{_runs_in_words((runs[comparison.base], runs[side]))} can't show less."
         for side in comparison.not_judged
         if side in comparison.few
     ]
@@ -515,9 +526,9 @@ def not_judged(comparison: ResultsComparison) -> str:
             groups = [g for g in comparison.differences.groups if g.side == side]
             n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
             sentences.append(
-                f"{n} of {short[side]} cannot be told from the other side's: most runs of one side "
-                "measured them while other programs used the processors, or too few runs a side are left. Measure "
-                "again with `firsttouch run --wait`."
+                f"{n} of {short[side]} could not be compared: in most runs of one side other programs used the CPU "
+                "while they were measured, or too few runs per side are left. Measure again with `firsttouch run "
+                "--wait`."
             )
     return " ".join(sentences)
 

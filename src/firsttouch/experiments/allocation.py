@@ -224,8 +224,8 @@ ALIKE = Claim(
 )
 UNTOLD = Claim(
     "allocation.range",
-    "allocating {size} costs {value} a call with {allocator} and {other_value} with {other_allocator}, not told apart "
-    "here",
+    "allocating {size} costs {value} a call with {allocator} and {other_value} with {other_allocator}, with no clear "
+    "difference",
     names=_CALL,
 )
 SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call", names=_CALL)
@@ -237,7 +237,7 @@ FREE_RANGE = Claim(
 )
 FREE_RATIO = Claim(
     "allocation.free_ratio",
-    "freeing {size} of {allocator} memory takes {value}, {ratio} times as long as allocating it ({other_value})",
+    "freeing {size} of {allocator} memory takes {value}, {ratio_as_long} as allocating it ({other_value})",
     names=_CALL,
 )
 FREE_TOUCHED = Claim(
@@ -250,7 +250,7 @@ _BY_SIZE = ("call", "size")
 GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1], _BY_SIZE)
 FLAT = Claim(_GROWTH[0], "changes less than threefold for {allocator}", _GROWTH[1], _BY_SIZE)
 FALLS = Claim(_GROWTH[0], "falls with size for {allocator}", _GROWTH[1], _BY_SIZE)
-GROWTH_UNTOLD = Claim(_GROWTH[0], "is not told apart here for {allocator}", _GROWTH[1], _BY_SIZE)
+GROWTH_UNTOLD = Claim(_GROWTH[0], "shows no clear trend for {allocator}", _GROWTH[1], _BY_SIZE)
 _CHANGES = {"grows": GROWS, "falls": FALLS, "changes less than threefold": FLAT, "not told apart": GROWTH_UNTOLD}
 """By what the cost does, in the order of the findings."""
 

@@ -359,12 +359,14 @@ _REREAD = ("pattern", "padding", "threads", "loads", "size")
 CACHED = Claim("caching.cached", "the {agent} caches {allocator} memory", names=_REREAD)
 NOT_CACHED = Claim("caching.cached", "the {agent} does not cache {allocator} memory", names=_REREAD)
 _SLOWER = (
-    "takes {value} where entries share lines, {ratio} times as long as where they are {other_padding} apart "
-    "({other_value})"
+    "takes {value} where entries share lines, {ratio_as_long} as where they are {other_padding} apart ({other_value})"
 )
 _FASTER = "takes {value} where entries share lines, less than the {other_value} where they are {other_padding} apart"
 _ALIKE = "takes {value}, whether entries share lines or are {other_padding} apart"
-_UNTOLD = "takes {value} where entries share lines, not told apart here from the {other_value} of {other_padding} apart"
+_UNTOLD = (
+    "takes {value} where entries share lines, with no clear difference from the {other_value} where they are "
+    "{other_padding} apart"
+)
 _TEXTS = (_SLOWER, _FASTER, _ALIKE, _UNTOLD)
 _WHERE = "with {threads} threads of the {agent} on {allocator} memory, an update"
 _LINES = ("pattern", "padding", "loads")
@@ -373,7 +375,7 @@ _PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an e
 SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}", names=_LINES) for text in _TEXTS)
 
 
-_OVER = "takes {ratio} times as long in {allocator} memory ({value}) as in {other_allocator} memory ({other_value})"
+_OVER = "takes {value} in {allocator} memory, {ratio_as_long} as in {other_allocator} memory ({other_value})"
 ONE_ENTRY = Claim(
     "caching.over_device",
     f"with {{threads}} threads on one entry, an update {_OVER}",

@@ -246,28 +246,30 @@ _DIVIDED = ("allocator", "cpu_half", "gpu_share", "cpu_threads")
 """The factors of the memory and of the division of the work, in words."""
 BEST = Claim(
     "concurrency.best",
-    "an iteration is fastest on {memory} memory, {strategy}{division}{unclear}: {value}; both agents alone, one "
-    "after the other, take {alone}",
+    "an iteration is fastest on {memory} memory, {strategy}{division}{unclear}: {value}; CPU and GPU one after the "
+    "other take {alone}",
     names=_DIVIDED,
 )
-_SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns:")
+_SPEEDUP = ("concurrency.speedup", "speedup of concurrent over alternating work:")
 _ORDER = ("strategy", *_DIVIDED)
 SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}{division}", _SPEEDUP[1], _ORDER)
-NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}{division}", _SPEEDUP[1], _ORDER)
+NO_SPEEDUP = Claim(_SPEEDUP[0], "none that is clear on {memory}{division}", _SPEEDUP[1], _ORDER)
 _OVERLAP = "overlap is greatest on {memory} memory, {strategy}{division}{unclear}: {value}"
 OVERLAP = Claim("concurrency.overlap", _OVERLAP, names=_DIVIDED)
 BELOW_LIMIT = Claim(
     "concurrency.overlap",
-    f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}",
+    f"{_OVERLAP}; a CPU and a GPU that do not slow each other down would reach {{limit}}",
     names=_DIVIDED,
 )
 AT_LIMIT = Claim(
-    "concurrency.overlap", f"{_OVERLAP}, at the limit for agents that do not slow each other down", names=_DIVIDED
+    "concurrency.overlap",
+    f"{_OVERLAP}, at the limit for a CPU and a GPU that do not slow each other down",
+    names=_DIVIDED,
 )
 
 
 def _describe_rivals(records: Sequence[Record], best: Record, value_of: Callable[[Record], Quantity] = quantity) -> str:
-    """Which others are not told apart from the best, in words."""
+    """Which others show no clear difference from the best, in words."""
     rivals = [r for r in records if r is not best and not are_apart(value_of(r), value_of(best))]
     return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in rivals])
 

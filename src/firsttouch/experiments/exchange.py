@@ -1,4 +1,4 @@
-"""exchange: a kernel and the CPU use a small block in turns, as an iterative program does with a scalar."""
+"""exchange: a kernel and the CPU use a small buffer alternately, as an iterative program does with a scalar."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: its memory at the base point, otherwise what differs from it."""
     base = {"allocator": shared_or_main_allocator(device), **BASE}
     words = {
-        "turns": "{} turns",
-        "gap_us": "{} us between turns",
+        "turns": "{} round trips",
+        "gap_us": "{} us between round trips",
         "size": "{} B",
         "operation": "the CPU writes too",
         "kernel": "the kernel uses {}s",
@@ -93,19 +93,19 @@ def _why_meaningless(factors: Factors, device: DeviceInfo) -> str:
 
 
 class Turns(Experiment):
-    """Turns of a kernel and one CPU thread over one small block. Source: the scalars of iterative solvers."""
+    """Round trips between a kernel and one CPU thread through a small buffer. Source: scalars of iterative solvers."""
 
     name = "exchange"
     order = 57
-    question = "What does it cost that a kernel and the CPU use a small block in turns?"
+    question = "How long does a round trip between a kernel and the CPU through a small buffer take?"
     metric = Metric("us", "lower")
     counted = (
-        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word and the "
-        "CPU waits for it; then one thread reads every word, and with operation=update adds one. kernel=atomic: 2048 "
-        "thread groups add one to every word by atomics. method=copied: a copy to host memory after the kernel, and "
-        "with update one back. Gaps between turns, in which the CPU is busy, are not included. turn_us is the median "
-        "of the turns after the first, turn_N_us that of turn N; kernel_us is the part of a turn until the CPU has "
-        "waited, cpu_us the rest. Every word is checked in every turn."
+        "One round trip (turn), averaged over `turns` of them through a new buffer that the CPU wrote: a kernel adds "
+        "one to every word and the CPU waits for it; then one thread reads every word, and with operation=update adds "
+        "one. kernel=atomic: 2048 thread groups add one to every word by atomics. method=copied: a copy to host memory "
+        "after the kernel, and with update one back. Gaps between turns, in which the CPU is busy, are not included. "
+        "turn_us is the median of the turns after the first, turn_N_us that of turn N; kernel_us is the part of a turn "
+        "until the CPU has waited, cpu_us the rest. Every word is checked in every turn."
     )
     source = "Chien et al., MCHPC 2019 (conjugate gradients: two scalars per step)"
     codebook = Codebook(
@@ -135,13 +135,14 @@ class Turns(Experiment):
         ),
     )
     figures = (
-        Bar(x="case", colour="method", log_y=True, y_title="time per turn, us", title="Time of a turn by method"),
+        Bar(x="case", colour="method", log_y=True, y_title="time per round trip, us",
+            title="Time of a round trip by method"),
         Line(series="turn_{}_us", x="series", y="value", colour="allocator", dash="method", log_x=True, log_y=True,
              where={**{name: value for name, value in BASE.items() if name != "method"}},
-             x_title="turn", y_title="time, us", title="Time of each turn"),
-        Line(x="gap_us", colour="turns", dash="advice", log_y=True, x_title="gap between turns, us",
-             y_title="time per turn, us", where={"method": "shared", "operation": "read", "advice": "none"},
-             title="Time of a turn over the gap between turns"),
+             x_title="round trip", y_title="time, us", title="Time of each round trip"),
+        Line(x="gap_us", colour="turns", dash="advice", log_y=True, x_title="gap between round trips, us",
+             y_title="time per round trip, us", where={"method": "shared", "operation": "read", "advice": "none"},
+             title="Time of a round trip over the gap between round trips"),
     )  # fmt: skip
 
     planning = Planning(
@@ -161,7 +162,7 @@ class Turns(Experiment):
             take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
             take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
             take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
-            take("few turns are measured with gaps", THOROUGH,
+            take("few round trips are measured with gaps", THOROUGH,
                  varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
             take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
             take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
@@ -172,23 +173,23 @@ class Turns(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         if not device.capabilities.runs_kernels:
-            raise Unsupported("the CPU alone has nobody to take turns with")
+            raise Unsupported("a round trip needs a device that runs kernels")
         brief = preset == "quick"
         of_host = [name for name in allocator_names(device) if role(name) == "host" and is_common(name)]
         names = dict.fromkeys([*measured_allocators(device), *of_host])
         return [
-            Factor("method", tuple(METHODS), doc="how the CPU gets at the words"),
+            Factor("method", tuple(METHODS), doc="how the CPU accesses the words"),
             Factor("allocator", list(names), choices=allocator_names(device),
                    doc="of the memory that the CPU uses; device memory where it uses none"),
             Factor("kernel", ("store", "atomic"), doc="how the kernel changes the words"),
-            Factor("advice", ("none", *SINGLE_ADVICE, *ADVICE_PAIRS), doc="advice to the driver about the block"),
-            Factor("operation", ("read", "update"), doc="what the CPU does in its turn"),
+            Factor("advice", ("none", *SINGLE_ADVICE, *ADVICE_PAIRS), doc="advice to the driver about the buffer"),
+            Factor("operation", ("read", "update"), doc="what the CPU does with the words"),
             Factor("turns", (1, 10, 30, 100) if brief else (1, 2, 10, 30, 100), "count", least=1, most=MAX_TURNS,
-                   doc="turns over one block"),
+                   doc="round trips through one buffer"),
             Factor("gap_us", (0, 100, 1000) if brief else (0, 10, 100, 1000, 10_000), "count", most=MAX_GAP,
-                   doc="microseconds from a turn to the next, in which the CPU is busy"),
+                   doc="microseconds from one round trip to the next, in which the CPU is busy"),
             Factor("size", (8,) if brief else (8, 4 * KiB, 64 * KiB), "size", least=8, most=MAX_SIZE, multiple=8,
-                   doc="bytes of the block"),
+                   doc="bytes of the buffer"),
         ]  # fmt: skip
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
@@ -233,37 +234,39 @@ class Turns(Experiment):
         ]
 
 
-_TURN = "a turn of kernel and CPU over {size} of {method} {allocator} memory (kernel: {kernel}, CPU: {operation})"
-_WITH = "with {turns} turns, {gap_us} us apart, " + _TURN
+_TURN = (
+    "a round trip between a kernel ({kernel}) and the CPU ({operation}) through {size} of {method} {allocator} memory"
+)
+_WITH = "with {turns} round trips, {gap_us} us apart, " + _TURN
 METHOD = Claim(
     "exchange.method",
-    _WITH + " takes longest: {value}, {ratio} times as long as of {other_method} {other_allocator} memory "
+    _WITH + " takes the longest: {value}, {ratio_as_long} as through {other_method} {other_allocator} memory "
     "({other_value})",
 )
 METHODS_ALIKE = Claim("exchange.method", _WITH + " takes {value}, and about as long by all {measured} methods")
 SINGLE = Claim("exchange.method", _WITH + " takes {value}")
 WAITED = Claim(
     "exchange.launch",
-    "a launch for which the CPU waits takes {value} ({turns} launches, {size} of memory)",
+    "a kernel launch that the CPU waits for takes {value} ({turns} launches, {size} of memory)",
     names=("method", "kernel"),
 )
 QUEUED = Claim(
     "exchange.queued",
-    "one of {turns} launches that are queued takes {value} ({size} of memory)",
+    "each of {turns} queued kernel launches takes {value} ({size} of memory)",
     names=("method", "kernel"),
 )
 ADVICE = Claim(
     "exchange.advice",
-    _WITH + " takes {value} with advice {advice}, {ratio} times as long as with {other_advice} ({other_value})",
+    _WITH + " takes {value} with advice {advice}, {ratio_as_long} as with {other_advice} ({other_value})",
 )
 GAP = Claim(
     "exchange.gap",
-    _TURN + ", {turns} turns {gap_us} us apart, takes {value}, {ratio} times as long as {other_gap_us} us apart "
+    _TURN + " takes {value} with {gap_us} us between {turns} round trips, {ratio_as_long} as with {other_gap_us} us "
     "({other_value})",
 )
 TURNS = Claim(
     "exchange.turns",
-    _TURN + " takes {value}, averaged over {turns} turns {gap_us} us apart, {ratio} times as long as over "
+    _TURN + " takes {value}, averaged over {turns} round trips {gap_us} us apart, {ratio_as_long} as over "
     "{other_turns} ({other_value})",
 )
 

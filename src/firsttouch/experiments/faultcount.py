@@ -230,7 +230,7 @@ ALIKE = Claim(
 
 UNTOLD = Claim(
     "faultcount.alike",
-    "CPU page faults over arrays of {size}: {value}; allocators and first touches are not told apart here",
+    "CPU page faults over arrays of {size}: {value}, with no clear difference between allocators or first touches",
     names=_WHOSE,
 )
 

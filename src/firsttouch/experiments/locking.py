@@ -274,14 +274,14 @@ ALONE = Claim(
 ALONE_BEST = Claim("locking.alone", f"{_SECTION} takes the {{rivals}} alone {{value}} on {{allocator}} memory")
 SLOWEST = Claim(
     "locking.slowest",
-    "it is slowest on {allocator} memory: {value}, {ratio} times as long as on {other_allocator} memory",
+    "it is slowest on {allocator} memory: {value}, {ratio_as_long} as on {other_allocator} memory",
     names=("rivals", "outside", "gpu_group_threads"),
 )
 
 
 MANY_OUTSIDE = Claim(
     "locking.outside",
-    "with {outside} accesses between sections it is faster on {allocator} memory: {value}, {ratio} times the time on "
+    "with {outside} accesses between sections it is faster on {allocator} memory: {value}, {ratio_as_long} as on "
     "{other_allocator} memory ({other_value})",
     names=("rivals",),
 )
@@ -290,7 +290,7 @@ MANY_OUTSIDE = Claim(
 IN_GROUPS = Claim(
     "locking.groups",
     "on {allocator} memory, with {outside} accesses between sections, a section of the GPU alone takes {value} with "
-    "{gpu_group_threads} competing threads in each group, {ratio} times as long as with one ({other_value})",
+    "{gpu_group_threads} competing threads in each group, {ratio_as_long} as with one ({other_value})",
     names=("rivals", "gpu_group_threads"),
 )
 

@@ -331,8 +331,8 @@ ALONE = Claim(
 )
 NEW_PAGES = Claim(
     "transfer.new_pages",
-    "a single copy of {size} into {allocator} pages that nobody has touched takes {value}, {ratio} times as long as "
-    "into pages that are there ({other_value}, {direction})",
+    "a single copy of {size} into {allocator} pages that nobody has touched takes {value}, {ratio_as_long} as "
+    "into existing pages ({other_value}, {direction})",
 )
 
 

@@ -8,7 +8,7 @@ from firsttouch.machine.measurement_warnings import conditions, memory_comes_as_
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.schema import Machine, Record
 
-AS_USED = "the host hands memory out as it is used, so a first touch may take longer than on hardware"
+AS_USED = "the hypervisor allocates memory on first use, so a first touch may take longer than on bare metal"
 
 
 _PRICES_WITH_TOUCHES = {"first_touch", "moving_touch", "copy_into_new", "allocation"}

@@ -80,7 +80,7 @@ def _fresh_is_dear(fact: _FactLookup) -> bool:
 
 
 def _how_memory_comes(fact: _FactLookup) -> str:
-    """The sign that a host hands memory out as it is used, as a clause; '' without one."""
+    """The sign that the hypervisor allocates memory on first use, as a clause; '' without one."""
     if _fresh_is_dear(fact):
         fresh, again = (format_seconds(fact.number("memory", f"touch_{name}_ns") * 1e-9) for name in ("fresh", "again"))
         return f"The first touch of a fresh page took {fresh}, that of a page that was used before {again}"
@@ -198,8 +198,8 @@ _HOST: Sequence[_HostCondition] = (
         lambda fact: 0 < fact.number("cpu", "pair_speedup") < _PAIR_OF_CORES and not _load(fact),
         lambda fact: (
             f"Two of the virtual machine's processors do only {fact.number('cpu', 'pair_speedup'):g} times the work of "
-            "one: they share a core of the host, at least for now. Figures of several threads are those of one core: "
-            "bandwidth is lower, and contention cheaper, than on two."
+            "one: they share a core of the host, at least for now. Results of several threads are those of one core: "
+            "bandwidth is lower, and contention costs less, than on two."
         ),
         lambda fact: "processors that share a core of the host",
     ),
@@ -215,10 +215,12 @@ _HOST: Sequence[_HostCondition] = (
     _HostCondition(
         _how_memory_comes,
         lambda fact: (
-            f"{_how_memory_comes(fact)}: this machine seems to receive memory as it is used, so first touches cost "
-            "more here than on hardware."
+            f"{_how_memory_comes(fact)}: the hypervisor seems to allocate this machine's memory on first use, so first "
+            "touches cost more here than on bare metal."
         ),
-        lambda fact: "memory that the host hands out as it is used (a first touch may take longer than on hardware)",
+        lambda fact: (
+            "memory that the hypervisor allocates on first use (a first touch may take longer than on bare metal)"
+        ),
     ),
     _HostCondition(
         lambda fact: fact("huge_pages", "thp_enabled") == "never",

@@ -12,7 +12,7 @@ from firsttouch.program.program import Access, Launch
 
 KERNELS = "kernels"
 CPU_CODE = "code of the CPU"
-STREAMS = "the CPU's code in initialise streams through the bytes that it declares"
+STREAMS = "the CPU's code in the phase initialise reads or writes the declared bytes once, at memory bandwidth"
 
 
 class ProfiledComputing:

@@ -308,13 +308,15 @@ class _ProfileOnPlatform:
         devices = [self.profiles.devices[p.device] for p in points]
         titles, hosts = [device.title for device in devices], sorted({device.host for device in devices})
         origin = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
-        grounds: list[Ground] = [Assumption(f"the kernels of {name} take what they took on an {origin}")]
+        grounds: list[Ground] = [Assumption(f"the kernels of {name} take as long as on an {origin}")]
         if not set(titles) <= {self.platform.device.title}:
-            scaled = "times of kernels are scaled by the rates of the devices' memories or processors"
+            scaled = "kernel times are scaled by the ratio of the devices' memory bandwidth or compute rate"
             scale_values = [name for name in (BANDWIDTH, CLOCK, UNITS) if self.platform.has(name)]
             grounds += [Assumption(scaled), *(self.platform.quantity(name).ground for name in scale_values)]
         if (processors := self.platform.quantity(PROCESSORS)).value not in hosts:
-            shared = f"processors share what the CPU computes, as {' or '.join(map(str, hosts))} did elsewhere"
+            shared = (
+                f"the CPU's computation scales with the number of cores, measured with {' or '.join(map(str, hosts))}"
+            )
             grounds += [Assumption(shared), processors.ground]
         return tuple(grounds)
 

@@ -22,10 +22,11 @@ from firsttouch.records.schema import AllocatorInfo
 SMALL_BLOCK = 64 << 10
 """A block of at most so many bytes moves as a whole. If both agents use it in turns, the driver may delay them."""
 UNMEASURED_TURNS = (
-    "turns of a kernel and the CPU over a small block are not in this run, and are priced as faults; they may take far "
-    "longer, and with atomic updates by thread groups milliseconds each (firsttouch run exchange)"
+    "round trips between a kernel and the CPU through a small buffer were not measured in this run, and are estimated "
+    "as faults; they may take far longer, and with atomic updates by thread groups milliseconds each (firsttouch run "
+    "exchange)"
 )
-TURNS = "turns of kernels and the CPU over small blocks"
+TURNS = "round trips between kernels and the CPU through small buffers"
 GPU_FAULTS = "faults of the GPU on pages that are on the CPU"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
 """Nanoseconds that a turn, and an atomic update in it, may take where they were not measured: those of H100s."""

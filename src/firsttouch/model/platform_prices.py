@@ -14,7 +14,7 @@ from firsttouch.model.turns import RuledTurns
 from firsttouch.model.uvm_prices import uvm_price
 from firsttouch.program.guidance import NONE
 
-ALONE = "a fault of the CPU alone takes as long as one of a kernel"
+ALONE = "a single fault of the CPU takes as long as one of a kernel"
 HUGE_PAGES = "always"
 """The value of host.thp with which plain memory gets huge pages without asking."""
 

@@ -43,7 +43,7 @@ counter_moves: the move of pages to the GPU by access counters. Unmeasured if th
 
 ONE_A_BLOCK = "per-2MiB"
 """The touch of a pass of migration that faults once in each block of the driver."""
-WHOLE_BLOCKS = "new pages that were advised to be on the GPU come by one fault for each block of 2 MiB"
+WHOLE_BLOCKS = "new pages that were advised to be on the GPU cost one fault for each 2 MiB"
 
 
 class Prices(ABC):
@@ -85,7 +85,9 @@ class Prices(ABC):
         locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
         whole = self["allocation", "free", next(locked, "")]
         times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
-        note = "freeing touched memory is not in this run, and is priced as half of freeing registered memory"
+        note = (
+            "freeing touched memory was not measured in this run, and is estimated as half of freeing registered memory"
+        )
         return Price(whole.sizes, times, whole.grounds).assuming(note)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
@@ -133,12 +135,12 @@ class Prices(ABC):
         """A prefetch of pages from the GPU to the CPU. Where it is not known, the CPU's faults."""
         with suppress(Unmeasured):
             return self.price("prefetch_back", allocator)
-        note = "a prefetch to the CPU is not in this run, and is priced as the CPU's faults"
+        note = "a prefetch to the CPU was not measured in this run, and is estimated by the CPU's faults"
         return self.cpu_fault(allocator).assuming(note)
 
     def eviction(self, allocator: str) -> Price:
         """Pages that leave the GPU's memory because others need it. Where it is not known, a prefetch to the CPU."""
         with suppress(Unmeasured):
             return self.price("eviction", allocator)
-        note = "pages that leave the GPU's memory for others are priced as a prefetch to the CPU"
+        note = "pages that are evicted from the GPU's memory cost as much as a prefetch to the CPU"
         return self.prefetch_back(allocator).assuming(note)

@@ -27,10 +27,10 @@ first.
 """
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
-SMALL_COPIES = "copies of small blocks"
+SMALL_COPIES = "copies of small buffers"
 NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"
-ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
+ONE_PASS = "bytes cross the link once per kernel; those that it reads again and that its caches do not hold cross again"
 NO_LAUNCH = Launch("cpu", ())
 """The launch of steps that belong to none: these run on all threads."""
 NO_ACCESS = Access(0, 0, 0, False, False)

@@ -203,10 +203,10 @@ class _Recorder(Workspace):
             self._lists[-1][-1], self.assumes_rounds = Repeat(self.rounds, last.body), True
             assumed = f"{self.rounds} rounds are assumed"
         elif (count := sum(map(len, self._lists))) >= MOST_ITEMS:
-            assumed = f"no two rounds are equal, and what follows {count} launches is left out"
+            assumed = f"no two rounds are equal, and everything after {count} launches is left out"
         else:
             return
-        self.assumptions.append(f"a loop ends when the data say so: {assumed}")
+        self.assumptions.append(f"the length of a loop depends on data: {assumed}")
         self.ended = True
         self._recent.clear()
         raise _Endless
@@ -481,9 +481,9 @@ def _dry_run(app: Declares, params: Params, stand_ins: StandIns, rounds: int) ->
     assumptions = list(recorder.assumptions)
     if stand_ins.number is None and not recorder.assumes_rounds:
         recorder.assumes_rounds = True
-        assumptions.append(f"{rounds} rounds are assumed of each loop that ends when what kernels compute says so")
+        assumptions.append(f"each loop whose length depends on results of kernels is assumed to run {rounds} rounds")
     elif recorder.read_computed and not assumptions:
-        assumptions.append(f"numbers that the CPU reads from what kernels wrote are taken as {stand_ins.number}")
+        assumptions.append(f"numbers that the CPU reads from results of kernels are assumed to be {stand_ins.number}")
     blocks = tuple(Block.of(array.declaration) for array in app.arrays.values())
     fields = (_title(app, params), blocks, initialise, compute, tuple(assumptions), bool(app.tiled))
     program = Program(*fields, rounds if recorder.assumes_rounds else 0)

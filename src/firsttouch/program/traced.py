@@ -167,7 +167,7 @@ class _Maker:
         phases = self.initialise.items(), compute.items()
         assumptions = self._assumptions()
         if compute.is_grouped or self.initialise.is_grouped:
-            assumptions.append("kernels between two copies are put together, since their order does not recur")
+            assumptions.append("kernels between two copies are treated as one, since their order does not recur")
         return Program(
             self.title,
             self._blocks(),

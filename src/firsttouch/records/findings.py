@@ -51,10 +51,11 @@ class Claim:
 
     id: a stable id, "experiment.what", which scripts may rely on. text: a sentence without its full stop, with
     placeholders for {value}, {ratio}, {other_value}, any condition ({allocator}), any condition of the comparison
-    ({other_allocator}) and any detail, as {name} or with its interval as {name_and_interval}. {measured} is "measured"
-    or "predicted", as the points are. head: text that is printed once before adjacent findings of this claim with the
-    same head, whose texts follow it as a list. names: factors that the text names otherwise than by a placeholder of
-    their name; EVERY if it says that it is about all points (conditions.py).
+    ({other_allocator}) and any detail, as {name} or with its interval as {name_and_interval}. A ratio of times is
+    written as {name_as_long}, '1.6 times as long' or 'as fast', or as {name_as_fast}, '1.6 times as fast' or 'as slow'.
+    {measured} is "measured" or "predicted", as the points are. head: text that is printed once before adjacent findings
+    of this claim with the same head, whose texts follow it as a list. names: factors that the text names otherwise than
+    by a placeholder of their name; EVERY if it says that it is about all points (conditions.py).
     """
 
     id: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 from firsttouch.base.units import format_number, format_seconds, format_size
@@ -98,6 +98,11 @@ def _plain(size: float) -> str:
 
 def _three_digits(size: float) -> str:
     return f"{size:.0f}" if 1000 <= size < 1e4 else format_number(size)
+
+
+def times_as(ratio: float, above: str, below: str, text: Callable[[float], str]) -> str:
+    """A ratio in words: '1.6 times as ABOVE'; of one below 1 its inverse, '1.6 times as BELOW'. text: formats it."""
+    return f"{text(ratio)} times as {above}" if ratio >= 1 else f"{text(1 / ratio)} times as {below}"
 
 
 def count(n: int, noun: str, several: str = "") -> str:

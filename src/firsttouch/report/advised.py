@@ -13,7 +13,14 @@ from urllib.parse import quote
 
 from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
 from firsttouch.advice.profiled import advise_profile
-from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, sentences_of_traced, unchecked_text
+from firsttouch.advice.traced_wording import (
+    check_text,
+    family,
+    is_assumed_row,
+    sentences_of_traced,
+    shown_name,
+    unchecked_text,
+)
 from firsttouch.advice.wording import parts_of
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
@@ -92,7 +99,8 @@ def _bar_records(advice: Advice) -> Iterator[Record]:
         for term_name, ms in parts_of(row).items():
             terms[f"{family(term_name)}_ms"] += ms  # type: ignore[assignment]
         counters = {name: float(ms) for name, ms in terms.items() if ms > 0} | {LOW: row.low, HIGH: row.high}
-        yield Record("", "advice", advice.device, {"strategy": row.strategy}, "ms", "ok", counters={**counters})
+        name = shown_name(row.strategy)
+        yield Record("", "advice", advice.device, {"strategy": name}, "ms", "ok", counters={**counters})
 
 
 def _strategy_table(advice: Advice) -> AdviceTable:
@@ -105,40 +113,41 @@ def _strategy_table(advice: Advice) -> AdviceTable:
             if bounds_of_strategy is None or bounds_of_strategy.exact
             else (bounds_of_strategy.least_ms, bounds_of_strategy.most_ms)
         )
-        cells = [row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
+        cells = [shown_name(row.strategy), *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
         cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
         rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "known"])
-    heads = ["", "time", "from", "to", "least use", "whole blocks", "what kernels use"]
+    heads = ["", "time", "from", "to", "least access", "whole buffers", "access by kernels"]
     note = (
-        f"Times are estimated; {advice.level} lie between from and to, whatever kernels use. Least use: of what they "
-        "certainly use alone."
+        f"Times are estimated; {advice.level} are between from and to, whichever bytes kernels "
+        "access. Least access: if "
+        "kernels access only the bytes that they certainly do. Whole buffers: if they access all of each buffer."
     )
     return AdviceTable("strategies", "Strategies", heads, rows, [note])
 
 
 def _terms(advice: Advice) -> AdviceTable:
     rows = [
-        [row.strategy, t.phase, t.what, format_size(t.bytes, 3), f"{t.count:,}", *(
+        [shown_name(row.strategy), t.phase, t.what, format_size(t.bytes, 3), f"{t.count:,}", *(
             quantity(v, "ms") for v in (t.ms, t.low, t.high)
         )]
         for row in _all_rows(advice) for t in sorted(row.terms, key=lambda t: -t.ms)
     ]  # fmt: skip
     heads = ["", "phase", "term", "bytes", "times", "time", "from", "to"]
     return AdviceTable(
-        "terms", "Prices by term", heads, rows, ["Times are estimated, from and to by the prices' intervals."]
+        "terms", "Times by term", heads, rows, ["Times are estimated; from and to follow from the costs' intervals."]
     )
 
 
 def _edits(traced: TracedAdvice) -> AdviceTable:
     rows = edit_rows(traced.edits)
-    notes = ["Lines, calls and bytes are exact: the trace has them."]
+    notes = ["Lines, calls and bytes are exact: they come from the trace."]
     return AdviceTable("edits", "What to change", EDIT_HEADS, rows, notes if rows else [])
 
 
 def _check(advice: Advice) -> AdviceTable:
     texts = [f"{check_text(checked)}." for checked in _traced(advice).check]
-    texts = [*texts, "Times in the trace are exact, prices estimated."] if texts else [f"{unchecked_text(advice)}."]
-    return AdviceTable("check", "Check of the prices", notes=[text[:1].upper() + text[1:] for text in texts])
+    texts = [*texts, "Times in the trace are exact."] if texts else [f"{unchecked_text(advice)}."]
+    return AdviceTable("check", "Estimated and traced copies", notes=[text[:1].upper() + text[1:] for text in texts])
 
 
 def _known(advice: Advice) -> AdviceTable:
@@ -146,10 +155,10 @@ def _known(advice: Advice) -> AdviceTable:
     words = {
         "assumed": [*traced.assumed, *advice.assumptions],
         "unseen": traced.unseen,
-        "not priced": traced.not_priced,
+        "left out": traced.not_priced,
     }
     rows = [[word, text] for word, texts in words.items() for text in dict.fromkeys(texts)]
-    return AdviceTable("known", "Assumed, unseen, and not priced", ["", ""], rows)
+    return AdviceTable("known", "What is assumed, unseen, or left out", ["", ""], rows)
 
 
 def _absent(advice: Advice) -> AdviceTable:

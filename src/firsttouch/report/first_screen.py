@@ -38,12 +38,12 @@ from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpu_pairs import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.machines import MachinesTable, machines_table
-from firsttouch.report.sentences import head_and_text, predicted, quantity_text, statements
+from firsttouch.report.sentences import head_and_text, predicted, quantity_text, ratio_text, statements
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
 _IN_PART = ", without what was not measured"
-_HANDED_OUT = ", which the host hands out as it is used"
+_HANDED_OUT = ", which the hypervisor allocates on first use"
 LATENCIES = Bar(
     x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
     title="The latency of random loads, by agent and memory",
@@ -147,7 +147,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: max(0, MOST - len(numbers))]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
-        texts = (f"{f.conditions['strategy']} takes {_of_strategy(f).text}." for f in means)
+        texts = (f"{f.conditions['strategy']} is {_of_strategy(f).text}." for f in means)
         message = _marked(next(texts, ""), shown)
     if not numbers:
         numbers = list(derived(lambda records: [_key_number(f, is_name=True) for f in _runs(records, machine)]))[:MOST]
@@ -228,6 +228,8 @@ def _key_number(finding: Finding, *, is_name: bool = False) -> KeyNumber:
     head, text = head_and_text(finding)
     assert isinstance(finding.value, Quantity)
     value = quantity_text(finding.value)
+    if not text.startswith(value):  # a ratio below one, of which the inverse is said
+        value = text.partition(" ")[0]
     rest = text.removeprefix(value).lstrip(" ,;")
     name = _name(head, finding)
     return KeyNumber(name if is_name else caption(name), value, rest, experiment_of(finding), finding)
@@ -248,11 +250,12 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
 
 
 def _of_strategy(finding: Finding) -> KeyNumber:
-    """The mean time of a strategy relative to the baseline."""
+    """How many times as fast or slow as the baseline a strategy is in the mean."""
     assert isinstance(finding.value, Quantity)
-    rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
+    value, _, times = ratio_text(finding.value, "slow", "fast").partition(" ")
+    rest = f"{times} as {finding.conditions['baseline']}, geometric mean of {finding.conditions['over']}"
     head = _name(f"{finding.conditions['strategy']}", finding)
-    return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
+    return KeyNumber(head, value, rest, experiment_of(finding), finding)
 
 
 def _is_touched_by_cpu(finding: Finding) -> bool:

@@ -72,15 +72,15 @@ def _savings_panel(course: Sequence[SavingMoment], clock: float) -> Panel | None
         return None
     most = max(course, key=lambda moment: (moment.saved, moment.device + moment.host))
     lines = (
-        ("blocks of CUDA", [(m.t - clock, float(m.device)) for m in course], COLOURS[1]),
-        ("host bytes copied with them", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
+        ("device buffers", [(m.t - clock, float(m.device)) for m in course], COLOURS[1]),
+        ("host buffers copied to or from them", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
     )
     series = [Series(name, thinned(readings, MOST_READINGS), colour) for name, readings, colour in lines]
     saved = [(m.t - clock, float(m.saved)) for m in course]
     peak = (most.t - clock, float(most.saved)) if most.saved else None
-    about = ["what a unified version does not hold", *([f"at {when(peak[0])}"] if peak else [])]
+    about = ["what a unified version does not allocate", *([f"at {when(peak[0])}"] if peak else [])]
     series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=about))
-    return Panel("unified", "Program: blocks and their partners on the host", series)
+    return Panel("unified", "Program: device buffers, and the host buffers copied to or from them", series)
 
 
 def edit_rows(changes: Sequence[Edit]) -> list[list[str]]:
@@ -105,11 +105,11 @@ def _block_table(port: PortFindings) -> ProfileTable:
     notes = []
     if saved.bytes:
         notes.append(
-            f"Most is saved at {when(saved.t)}: of {size(saved.device)} in blocks of CUDA and {size(saved.host)} of "
-            f"the host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both "
-            "share a buffer is assumed."
+            f"The largest saving is at {when(saved.t)}: at most {size(saved.bytes)} of {size(saved.device)} in device "
+            f"buffers and {size(saved.host)} in host buffers that are copied to or from them. Bytes and counts are "
+            "exact; that a unified version needs only one buffer of each pair is assumed."
         )
-    heads = ["block", "size", "copied in", "copied back", "on the host", "saves at most", "note"]
+    heads = ["device buffer", "size", "copied in", "copied back", "host buffer", "saves at most", "note"]
     alike: list[tuple[list[str], list[PortBlock]]] = []
     for block in port.blocks:
         row = _block(block)
@@ -118,12 +118,12 @@ def _block_table(port: PortFindings) -> ProfileTable:
         else:
             alike.append((row, [block]))
     rows = [
-        [row[0] + (f", {len(alike_blocks):,} alike" if len(alike_blocks) > 1 else ""), *row[1:]]
+        [row[0] + (f", {len(alike_blocks):,} of these" if len(alike_blocks) > 1 else ""), *row[1:]]
         for row, alike_blocks in alike[:MOST_ROWS]
     ]
     if len(alike) > MOST_ROWS:
         listed = sum(len(alike_blocks) for _, alike_blocks in alike[:MOST_ROWS])
-        notes.append(f"The {listed:,} of {count(len(port.blocks), 'block')} that save most are listed.")
+        notes.append(f"The {listed:,} of {count(len(port.blocks), 'buffer')} that save most are listed.")
     table = ProfileTable("unified-memory", "In unified memory", heads, rows, notes=notes)
     table.ids = [f"block-{alike_blocks[0].number}" for _, alike_blocks in alike[:MOST_ROWS]]
     return table
@@ -131,7 +131,7 @@ def _block_table(port: PortFindings) -> ProfileTable:
 
 def _block(block: PortBlock) -> list[str]:
     partners = [
-        f"{size(partner.bytes)}{' in a window' if partner.window else ''}{_touched(partner.touched, partner.threads)}"
+        f"{size(partner.bytes)}{', in parts' if partner.window else ''}{_touched(partner.touched, partner.threads)}"
         for partner in block.partners[:4]
     ]
     more = block.ranges - 4
@@ -160,11 +160,11 @@ def _touched(place: CallLocation | None, threads: int) -> str:
 
 
 def _findings(port: PortFindings) -> ProfileTable:
-    heads = ["word", "what", "where", "times", "bytes", "what happens", "unless", "what to do", "at"]
+    heads = ["certainty", "what", "where", "times", "bytes", "what happens", "unless", "what to do", "at"]
     rows = [_finding_cells(finding) for finding in port.findings[:MOST_ROWS]]
     more = len(port.findings) - MOST_ROWS
     notes = [f"{count(more, 'more finding')} in the JSON."] if more > 0 else []
-    return ProfileTable("solve-first", "What to solve first", heads, rows, notes=notes)
+    return ProfileTable("solve-first", "What to fix first", heads, rows, notes=notes)
 
 
 def _finding_cells(finding: PortFinding) -> list[str]:
@@ -187,7 +187,7 @@ def _times(records: Sequence[StepRecord], number: int) -> str:
 
 
 def _needless(port: PortFindings) -> ProfileTable:
-    heads = ["word", "direction", "where", "copies", "bytes", "has the bytes of", "compared", "unless", "at"]
+    heads = ["certainty", "direction", "where", "copies", "bytes", "same bytes as", "compared", "unless", "at"]
     rows = [
         [
             row.certainty,
@@ -202,7 +202,7 @@ def _needless(port: PortFindings) -> ProfileTable:
         ]
         for row in port.needless[:MOST_ROWS]
     ]
-    return ProfileTable("needless-copies", "Copies that move what the other side holds", heads, rows)
+    return ProfileTable("needless-copies", "Redundant copies: the other side already has the bytes", heads, rows)
 
 
 def _searched(port: PortFindings) -> ProfileTable:
@@ -215,29 +215,27 @@ def _searched(port: PortFindings) -> ProfileTable:
         ]
         for row in port.searched
     ]
-    return ProfileTable("hazards", "Hazards", ["hazard", "", "how far it was looked for"], rows)
+    return ProfileTable("hazards", "Hazards", ["hazard", "", "limits of the search"], rows)
 
 
 def _kernel_table(port: PortFindings) -> ProfileTable:
     """What the second run told of kernels."""
-    kernel_use, heads = port.kernels, ["kernel", "block", "size", "launches", "uses", "", "reads", "writes"]
-    table = ProfileTable("kernels", "What the kernels use", heads, [])
+    kernel_use, heads = port.kernels, ["kernel", "buffer", "size", "launches", "accesses", "", "reads", "writes"]
+    table = ProfileTable("kernels", "What the kernels access", heads, [])
     if kernel_use is None:
         return table
     slower = f", {kernel_use.slowdown:.1f} times as long" if kernel_use.slowdown else ""
     notes = [
         f"Exact, in granules of 64 KiB: {kernel_use.recorded:,} of "
         f"{count(kernel_use.launches, 'launch', 'launches')} were "
-        f"recorded in a second run{slower}; {kernel_use.alike:,} others are taken to use what those like them "
-        "always did. "
-        f"{count(kernel_use.outside, 'access', 'accesses')} outside all blocks."
+        f"recorded in a second run{slower}; {kernel_use.alike:,} others are assumed to access the same bytes as "
+        "recorded launches of the same kernel, which never varied. "
+        f"{count(kernel_use.outside, 'access', 'accesses')} outside all buffers."
     ]
     if kernel_use.varying:
-        notes.append(
-            f"Unseen: {count(kernel_use.varying, 'launch', 'launches')} of kernels that use now these bytes, now those."
-        )
+        notes.append(f"Unseen: {count(kernel_use.varying, 'launch', 'launches')} of kernels whose accesses vary.")
     if kernel_use.opaque:
-        notes.append(f"Unseen: {count(kernel_use.opaque, 'launch', 'launches')} that copy where a tensor map says.")
+        notes.append(f"Unseen: {count(kernel_use.opaque, 'launch', 'launches')} that copy through tensor maps.")
     if kernel_use.graphs:
         notes.append(f"Unseen: {count(kernel_use.graphs, 'launch', 'launches')} in graphs of several kernels.")
     table.notes = [*notes, *(plain(text, 300) for text in (kernel_use.ended, *kernel_use.notices) if text)]

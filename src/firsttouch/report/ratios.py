@@ -22,7 +22,7 @@ from firsttouch.comparison.differences import (
 )
 from firsttouch.comparison.table import Column
 from firsttouch.comparison.words import interval_text, ratio_text, short_names, title_of, value_text
-from firsttouch.records.text import count
+from firsttouch.records.text import count, times_as
 from firsttouch.report.chart import EDGES, LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.lettering import LINE, PHONE, TEXT
@@ -146,7 +146,7 @@ def _points(
                 conditions[d.column], d.verdict]  # fmt: skip
         rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text, _WIDEST_POINT))
     side = short_names(comparison)[points[0].side]
-    which_points = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
+    which_points = "that differ most"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {which_points}"
     return Drawing(title, _chart(rows), notes=more)
@@ -158,10 +158,15 @@ def _evenly(points: Sequence[Difference]) -> Sequence[Difference]:
 
 def _times(ratio: _Ratio, d: Difference | ExperimentDifference) -> str:
     definition = d.column.definition if isinstance(d, Difference) else d
-    return f"{ratio_text(ratio.value)} times as {'fast' if is_speed(definition.unit, definition.better) else 'high'}"
+    if is_speed(definition.unit, definition.better):
+        return times_as(ratio.value, "fast", "slow", ratio_text)
+    return times_as(ratio.value, "high", "low", ratio_text)
 
 
 def _between(ratio: _Ratio) -> str:
+    """The interval, of the inverse where `_times` says that."""
+    if ratio.value < 1 and ratio.low and ratio.high:
+        return interval_text(1 / ratio.high, 1 / ratio.low)
     return interval_text(ratio.low, ratio.high)
 
 
@@ -194,7 +199,7 @@ def _inside(value: float, widest: float) -> float:
 def _edge(rows: Sequence[Spec]) -> list[str]:
     if not any(row["edge"] for row in rows):
         return []
-    return [f"What is beyond {WIDEST:g} times, or below 1/{WIDEST:g}, is drawn at the edge."]
+    return [f"Ratios above {WIDEST:g} or below 1/{WIDEST:g} are drawn at the edge."]
 
 
 def _chart(rows: list[Spec]) -> Spec:

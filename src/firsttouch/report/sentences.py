@@ -13,7 +13,7 @@ from firsttouch.records.findings import Comparison, Condition, Finding, Quantity
 from firsttouch.records.predicted import MODEL, predicted_for
 from firsttouch.records.reading import PointIdentity, identities
 from firsttouch.records.statements import Statement
-from firsttouch.records.text import SECONDS, join_names, label, named
+from firsttouch.records.text import SECONDS, join_names, label, named, times_as
 
 WIDE = 0.1
 """If half the width of a value's interval is more than this fraction of the value, the sentence gives the interval."""
@@ -157,10 +157,23 @@ def _fields(finding: Finding) -> dict[str, str]:
     fields["measured"] = "predicted" if predicted(finding) else "measured"
     value = finding.value
     fields["value"] = value if isinstance(value, str) else quantity_text(value, interval=True)
+    ratios = dict(finding.details) | ({} if isinstance(value, str) else {"value": value})
     if comparison := finding.comparison:
+        ratios["ratio"] = comparison.ratio
         fields |= {f"other_{name}": _condition(name, v) for name, v in comparison.conditions.items()}
         fields |= {"other_value": quantity_text(comparison.value), "ratio": quantity_text(comparison.ratio)}
+    for name, ratio in ratios.items():
+        if not ratio.unit and ratio.value > 0:
+            fields[f"{name}_as_long"] = ratio_text(ratio, "long", "fast", interval=name == "value")
+            fields[f"{name}_as_fast"] = ratio_text(ratio, "slow", "fast", interval=name == "value")
     return fields
+
+
+def ratio_text(ratio: Quantity, longer: str, shorter: str, *, interval: bool = False) -> str:
+    """A ratio of times in words, such as '1.6 times as fast' for 0.63. longer, shorter: what follows 'times as'."""
+    bounds = (None, None) if not ratio.low or not ratio.high else (1 / ratio.high, 1 / ratio.low)
+    shown = ratio if ratio.value >= 1 else Quantity(1 / ratio.value, "", *bounds)
+    return times_as(ratio.value, longer, shorter, lambda _: quantity_text(shown, interval=interval))
 
 
 def _condition(name: str, v: Condition) -> str:

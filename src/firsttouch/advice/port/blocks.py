@@ -212,12 +212,12 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
     sentences = []
     if not use.launches and not run.unknown:
         copied = use.into.copies or use.out.copies
-        sentences.append("no launch names it" if copied else "nothing names it")
+        sentences.append("passed to no kernel" if copied else "passed to no kernel and not copied")
     elif use.may_write and not use.out.copies and use.into.copies:
-        sentences.append("perhaps written, never copied back")
+        sentences.append("possibly written by a kernel, never copied back")
     if use.idle:
-        sentences.append("not used any more when blocks held most")
+        sentences.append("no longer used when memory use peaks")
     if of_cpu and of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
-        sentences.append(f"{part}copied back and not read")
+        sentences.append(f"{part}copied back and never read")
     return sentences

@@ -12,7 +12,7 @@ from firsttouch.profile.exact import GRANULE
 from firsttouch.program.needless import RepeatedCopy, repeated_copies
 from firsttouch.program.trace import TracedCopy, TracedRun
 
-_UNWRITTEN = "a kernel writes them, though nothing copies the block back"
+_UNWRITTEN = "a kernel writes them, although the buffer is never copied back"
 _REST = "the rest of their bytes differs"
 
 

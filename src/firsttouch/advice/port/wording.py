@@ -17,13 +17,13 @@ def headline(name: str, saved: SavedBytes, copies: int, copied: int, hazards: in
     """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
     the kinds of findings that are seen or likely.
     """
-    first = f"solve {counted(hazards, 'thing')} first" if hazards else "nothing that stands in the way was found"
+    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "no hazard was found"
     if not copies:
-        return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
+        return f"{name} copies no buffer between host and device, so a unified version saves nothing; {first}."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
-    less = f"at most {format_size(saved.bytes, 3)} less of {format_size(saved.of, 3)}"
-    without = "needs none of" if copies > 1 else "does without its"
-    return f"A unified {name} holds {less} and {without} {copied_words}; {first}."
+    less = f"at most {format_size(saved.bytes, 3)} less than {format_size(saved.of, 3)}"
+    without = "needs none of the" if copies > 1 else "does not need its"
+    return f"A unified version of {name} uses {less} of memory and {without} {copied_words}; {first}."
 
 
 def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> PortFinding:
@@ -81,24 +81,24 @@ class UnseenUse:
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     if unseen.pooled:
         yield (
-            f"the buffers within {counted(unseen.pooled, 'block')} that an allocator of the program divides, so that "
-            "what is said of blocks is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
+            f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, which are "
+            "treated as one buffer each; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
-            f"what kernels use within {counted(unseen.named, 'block')} that "
-            f"{counted(unseen.unrecorded, 'launch', 'launches')} may use as a whole"
-            f"{'' if unseen.is_exact else ' (--exact tells)'}"
+            f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "
+            f"{counted(unseen.unrecorded, 'launch', 'launches')} access"
+            f"{'' if unseen.is_exact else ' (use --exact)'}"
         )
     if unseen.unknown:
-        yield f"which blocks {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} use"
+        yield f"which buffers {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} access"
     if unseen.not_compared:
         copies = counted(unseen.not_compared, "repeated copy", "repeated copies")
         yield f"whether {copies} moved the same bytes again"
     if unseen.gpus > 1:
-        yield f"which of {unseen.gpus} GPUs takes a unified buffer: several GPUs are not modelled"
+        yield f"which of {unseen.gpus} GPUs a unified buffer would be on: several GPUs are not modelled"
     if unseen.strange:
         launches = counted(unseen.strange, "launch", "launches")
-        yield f"memory that {launches} name and no recorded call allocated (pools, VMM)"
+        yield f"memory that {launches} take as an argument and that no recorded call allocated (pools, VMM)"
     if unseen.outside:
         yield f"{counted(unseen.outside, 'copy', 'copies')} of memory that no recorded call allocated"

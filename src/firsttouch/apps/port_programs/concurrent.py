@@ -23,8 +23,8 @@ class FramesInTurn(PortProgram):
     name = "port-concurrent"
     order = 91
     question = "What happens if the CPU prepares data in the buffer that a kernel reads?"
-    hazard = "sums have words of the next frame, which the CPU wrote while the kernel read"
-    strategy = "uses two buffers in turn and waits for an event"
+    hazard = "sums contain words of the next frame, which the CPU wrote while the kernel read"
+    strategy = "alternates between two buffers and waits for an event"
     codebook = codebook(mixed_frames="", frames="")
 
     def expected(self, size: int) -> Sequence[int]:
@@ -49,7 +49,7 @@ class FramesInTurn(PortProgram):
                 _sum(parts, buffer, sums, frame)
             result, facts = _read(sums), [fact("frame", buffer)]
         mixed = sum(a != b for a, b in zip(result, self.expected(size), strict=True))
-        hazard = f"{mixed} of {FRAMES} sums have words of the next frame" if mixed else ""
+        hazard = f"{mixed} of {FRAMES} sums contain words of the next frame" if mixed else ""
         return FormRun(result, hazard, {"mixed_frames": mixed, "frames": FRAMES}, facts)
 
     def ported(self, parts: Parts, size: int) -> FormRun:

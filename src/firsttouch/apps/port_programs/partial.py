@@ -33,7 +33,7 @@ class ScalarOfArray(PortProgram):
     order = 93
     question = "What does reading one word of an array move?"
     hazard = "reading one word of a unified array moves pages in each iteration"
-    strategy = "keeps the word in a block of its own"
+    strategy = "keeps the word in a separate buffer"
     naive_is_right = True
     size = 16 * 1024**2
     figures = (BY_FORM,)

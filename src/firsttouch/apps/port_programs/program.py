@@ -143,7 +143,7 @@ class PortProgram(Experiment):
         if discrete is None:
             return finding(self._claim(PORTED, does), record)
         comparison = compare_medians(record, discrete)
-        beside = "{ratio} times as long as" if comparison.is_clear else "not told apart from"
+        beside = "{ratio_as_long} as" if comparison.is_clear else "with no clear difference from"
         return finding(
             self._claim(PORTED, f"{does}, {beside} the discrete form's {{other_value}}"), record, comparison=comparison
         )

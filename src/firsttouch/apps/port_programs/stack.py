@@ -24,8 +24,8 @@ class FlagOnStack(PortProgram):
     name = "port-stack"
     order = 94
     question = "What if a kernel stores to a variable of a function that has returned?"
-    hazard = "the kernel stores into a frame whose function has returned"
-    strategy = "keeps the flag in a block that outlives the kernel"
+    hazard = "the kernel stores into the stack frame of a function that has returned"
+    strategy = "keeps the flag in a buffer that outlives the kernel"
     size = 64 * 1024
     codebook = codebook(overwritten_words="", waited="")
 

@@ -37,7 +37,7 @@ class CoefficientsInSymbol(PortProgram):
     name = "port-static"
     order = 95
     question = "What takes the place of a symbol of the device?"
-    hazard = "a static variable of the host is none of a kernel"
+    hazard = "a kernel cannot see a static variable of the host"
     metric = Metric("ms", "lower", version=2)
     """Version 1 timed the kernel with either memory once, so that one of them also moved the arrays."""
     strategy = "passes the address of unified memory"

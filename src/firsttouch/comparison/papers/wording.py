@@ -15,7 +15,7 @@ def decision_in_words(first: ClaimComparison, agree: int, contradict: int, uncle
 
 
 def _comparison_in_words(comparison: ClaimComparison) -> str:
-    """A comparison in words: '4,330 GB/s against 73.3 GB/s (59 times, 58 to 60): allocator device against pinned'."""
+    """A comparison in words: '4,330 GB/s against 73.3 GB/s (ratio 59, 58 to 60): allocator device against pinned'."""
     if comparison.second is None:
         bare = comparison.first.low is None
         return comparison.about if bare else f"{_format_amount(comparison.first)}: {comparison.about}"
@@ -29,7 +29,7 @@ def _format_amount(value: ComparedValue) -> str:
 
 
 def _format_ratio(ratio: ComparedValue) -> str:
-    text = f"{format_number(ratio.value)} times"
+    text = f"ratio {format_number(ratio.value)}"
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return text
     return f"{text}, {format_number(ratio.low)} to {format_number(ratio.high)}"

@@ -21,13 +21,17 @@ from firsttouch.records.text import count, number, percent, quantity
 _TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
 _TARGETS: Mapping[Sequence[str], str] = {
     ("fitted mean",): "Fitted numbers: mean error {}.",
-    ("micro median", "micro within"): f"Held micro-measurements: median error {{}}, {{}} within {FAR_OFF}.",
-    ("applications within", "applications worst"): (
-        f"Held numbers of applications: {{}} within {FAR_OFF}, the worst off by {{}}."
+    ("micro median", "micro within"): (
+        f"Held-out micro-benchmarks: median error {{}}, {{}} within a factor of {FAR_OFF}."
     ),
-    ("claims right",): "Held claims: {} right, {right} of {decided}.",
+    ("applications within", "applications worst"): (
+        f"Held-out numbers of applications: {{}} within a factor of {FAR_OFF}, the worst off by {{}}."
+    ),
+    ("claims right",): "Held-out claims: {} right, {right} of {decided}.",
 }
 """The sentences on targets, by their names."""
+_ROLES: Mapping[str, str] = {"input": "input", "fitted": "fitted", "held": "held out"}
+"""The roles of rows, in words."""
 
 
 def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
@@ -57,25 +61,27 @@ def _target_in_words(target: JudgedTarget) -> str:
         return f"{percent(target.value)} (target {percent(target.bound)}{missed})"
     if target.unit == "error":
         return f"{percent(target.value - 1)}, target {percent(target.bound - 1)}{missed}"
-    return f"{format_number(target.value, 3)} times, target {target.bound:g}{missed}"
+    return f"a factor of {format_number(target.value, 3)}, target {target.bound:g}{missed}"
 
 
 def platform_sentences(judged: ValidatedPlatform) -> Iterator[str]:
     """What the judgement is, the most important first."""
-    free, held_rows = count(judged.free, "value"), count(judged.held, "held row")
+    chosen = (
+        f"{count(judged.free, 'value')} of {judged.platform} {'is' if judged.free == 1 else 'are'} fitted or assumed"
+    )
+    held_rows = count(judged.held, "published row")
     if judged.free > judged.held:
-        yield f"More values of {judged.platform} are free than rows are held: {free} and {held_rows}."
+        yield f"{chosen}, but only {held_rows} {'was' if judged.held == 1 else 'were'} held out to check it."
     else:
-        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held_rows} judge it."
+        yield f"{chosen}, and {held_rows} {'was' if judged.held == 1 else 'were'} held out to check it."
     for number_kind, errors in judged.numbers.items():
         if errors.numbers:
             yield _error_sentence(number_kind, errors)
     decided = judged.right + judged.wrong
     if decided or judged.open:
         yield (
-            f"Of {count(decided, 'held claim')} that {'is' if decided == 1 else 'are'} decided, {judged.right} "
-            f"{'is' if judged.right == 1 else 'are'} predicted right; {judged.open} "
-            f"{'is' if judged.open == 1 else 'are'} open."
+            f"Held-out claims: {judged.right} of {decided} {'is' if judged.right == 1 else 'are'} predicted right, and "
+            f"for {judged.open} more the prediction shows no clear difference."
         )
     if missing := len(judged.entries("not predicted")):
         total = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
@@ -83,14 +89,14 @@ def platform_sentences(judged: ValidatedPlatform) -> Iterator[str]:
 
 
 def _error_sentence(number_kind: str, errors: ErrorSummary) -> str:
-    title = _TITLES.get(number_kind, f"Held numbers of {number_kind}")
+    title = _TITLES.get(number_kind, f"Held-out numbers of {number_kind}")
     assert errors.median is not None
     assert errors.worst is not None
     assert errors.within is not None
-    worst = f"{format_number(errors.worst)} at worst" if math.isfinite(errors.worst) else "without bound at worst"
+    worst = format_number(errors.worst) if math.isfinite(errors.worst) else "infinity"
     return (
-        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and {worst}, "
-        f"{percent(errors.within)} within {FAR_OFF}."
+        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and of {worst} at "
+        f"worst; {percent(errors.within)} are within a factor of {FAR_OFF}."
     )
 
 
@@ -99,24 +105,25 @@ def measured_sentences(judged: MeasuredJudgement) -> Iterator[str]:
     assert judged.median_error is not None
     assert judged.most_error is not None
     yield (
-        f"The difference to {BASELINE} is off by {percent(judged.median_error)} of the measured time in the median of "
-        f"{count(judged.points, 'point')}, and by at most {percent(judged.most_error)} in nine of ten."
+        f"Of {count(judged.points, 'estimate')} of the difference to {BASELINE}, half are within "
+        f"{percent(judged.median_error)} of the measured time, and nine of ten within {percent(judged.most_error)}."
     )
     if judged.repeated_median is not None and judged.repeated_most is not None:
         yield (
-            f"A measurement in another directory as the prediction of the same point is off by "
-            f"{percent(judged.repeated_median)} in the median of {count(judged.repeated, 'pair')}, and by at most "
-            f"{percent(judged.repeated_most)} in nine of ten."
+            f"For comparison, of {count(judged.repeated, 'pair')} of measurements of one point in "
+            "two directories, half "
+            f"differ by at most {percent(judged.repeated_median)}, and nine of ten by at most "
+            f"{percent(judged.repeated_most)}."
         )
     if judged.inside is not None and judged.half_width is not None:
         yield (
-            f"The ranges of the estimates hold {percent(judged.inside)} of the measured differences; half of their "
-            f"width is {percent(judged.half_width)} of the measured time in the median."
+            f"{percent(judged.inside)} of the measured differences are in the range of their estimate; in the median, "
+            f"half the width of a range is {percent(judged.half_width)} of the measured time."
         )
     if judged.in_order is not None:
         yield (
-            f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are in "
-            "the right order."
+            f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are "
+            "estimated in the right order."
         )
     if judged.not_estimated:
         yield f"Not estimated: {judged.not_estimated}."
@@ -125,18 +132,20 @@ def measured_sentences(judged: MeasuredJudgement) -> Iterator[str]:
 def entry_in_words(entry: ValidatedRow | ValidatedClaim) -> str:
     """An entry that is predicted, with its role."""
     if isinstance(entry, ValidatedClaim):
-        return f"{entry.id} ({entry.role}): {entry.text}; {entry.why}"
-    return f"{entry.row} ({entry.role}): {entry.says} {_predicted(entry)}"
+        return f"{entry.id} ({_ROLES[entry.role]}): {entry.text}; {entry.why}"
+    return f"{entry.row} ({_ROLES[entry.role]}): {entry.says} {_predicted(entry)}"
 
 
 def _predicted(row: ValidatedRow) -> str:
     assert row.predicted is not None
     unit = "" if row.unit == "ratio" else row.unit
-    off = "within it" if row.low < row.high or row.qualifier else "the same"
+    off = "within the published range" if row.low < row.high or row.qualifier else "equal"
     if row.factor > 1:
-        much = "much" if (row.ratio or 0) > 1 else "little"
-        off = f"{format_number(row.factor)} times too {much}" if math.isfinite(row.factor) else "out of all proportion"
-    return f"Predicted: {quantity(row.predicted, unit)} against {published_value(row)}, {off}."
+        much = "high" if (row.ratio or 0) > 1 else "low"
+        off = (
+            f"a factor of {format_number(row.factor)} too {much}" if math.isfinite(row.factor) else "infinitely far off"
+        )
+    return f"Predicted: {quantity(row.predicted, unit)}, published: {published_value(row)}; {off}."
 
 
 def published_value(row: ValidatedRow) -> str:

@@ -24,7 +24,7 @@ FEWEST = 3
 MOST_APART = 3
 """The most that are named as being apart from the others."""
 WIDEST = 10
-"""The percent within which values are called alike."""
+"""The percent within which values are called equal."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def compare_equals(
     if not are_alike_but_few(found):
         first, last = (f"{{{prefix}{end}}} for {{{prefix}{end}_name}}" for end in ("worst", "best"))
         return Comparing(f"{measured}, from {first} to {last}", details, names)
-    alike = f"alike within {found.percent} %"
+    alike = f"equal within {found.percent} %"
     if not found.apart:
         every_one = f"{'both' if n == 2 else f'all {n}'} {noun}s"
         return Comparing(f"{measured if lacking else every_one} {alike}", details, {})

@@ -291,7 +291,7 @@ def _managed_finding(records: Sequence[Record], gpu: DeviceInfo) -> Finding | No
     details = {name: quantity(r) for name, r in by_name.items()}
     if details["moved"].value == details["copied"].value:
         return None  # a platform's rules predict the same for both
-    text = "{value} times as long as a copy ({moved}, not {copied}, for {passes} passes over {size}"
+    text = "{value_as_long} as a copy ({moved} instead of {copied}, for {passes} passes over {size}"
     text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"
     return finding(

@@ -56,16 +56,14 @@ PASSES = {
     ),
     "stays": Claim(
         _PASSES[0],
-        "{allocator} does not move ({value} a pass, {ratio} times as long as in device memory)",
+        "{allocator} does not move ({value} a pass, {ratio_as_long} as in device memory)",
         _PASSES[1],
         _CASE,
     ),
     "is there": Claim(
         _PASSES[0], "{allocator} takes the same time from the first pass on ({value})", _PASSES[1], _CASE
     ),
-    "settles": Claim(
-        _PASSES[0], "{allocator} takes {value} a pass in the end, and at most {most} before", _PASSES[1], _CASE
-    ),
+    "settles": Claim(_PASSES[0], "{allocator} settles at {value} a pass, after at most {most}", _PASSES[1], _CASE),
 }
 """By the behaviour of the passes (experiments/analysis/passes.py)."""
 SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:", _ANY_CASE)
@@ -92,12 +90,12 @@ MOVED = Claim(
 _RATIOS = ("migration.ratio", "all passes over {size}, by the ratio of the buffer to the device memory left free:")
 _OF_RATIO = (*_ANY_CASE, RATIO)
 RATIO_TIME = Claim(_RATIOS[0], "{case}: {value}", _RATIOS[1], _OF_RATIO)
-RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {lowest}", _RATIOS[1], _OF_RATIO)
+RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio_as_long} as at {lowest}", _RATIOS[1], _OF_RATIO)
 RATIO_ALIKE = Claim(
-    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {lowest}", _RATIOS[1], _OF_RATIO
+    _RATIOS[0], "{case}: {value}, with no clear difference from {other_value} at {lowest}", _RATIOS[1], _OF_RATIO
 )
 EVENTS = Claim(
-    "migration.events", "recording events makes the same points take {value} times as long, over {over}", names=(EVERY,)
+    "migration.events", "with events recorded, the same points are {value_as_fast}, over {over}", names=(EVERY,)
 )
 _CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 

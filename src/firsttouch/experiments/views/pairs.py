@@ -79,11 +79,11 @@ def parties_of(record: Record) -> dict[str, Any]:
 
 
 def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
-    """For a superlative: ', not told apart from cuda:0 to cuda:2', the pairs whose intervals overlap with that of the
-    best; otherwise ''.
+    """For a superlative: ', with no clear difference from cuda:0 to cuda:2', the pairs whose intervals overlap with
+    that of the best; otherwise ''.
     """
     overlapping_pairs = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
-    return f", not told apart from {some(overlapping_pairs)}" if overlapping_pairs else ""
+    return f", with no clear difference from {some(overlapping_pairs)}" if overlapping_pairs else ""
 
 
 def name_of_pair(record: Record) -> str:

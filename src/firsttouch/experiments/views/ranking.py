@@ -63,8 +63,8 @@ def _is_tied(a: Record, b: Record) -> bool:
 
 
 def rivals(records: Iterable[Record], best: Record, by: str) -> str:
-    """For a superlative: ' (not told apart from x and y)', the values of a factor whose intervals overlap with that of
-    the best and that are not tied with it; otherwise ''.
+    """For a superlative: ' (no clear difference from x and y)', the values of a factor whose intervals overlap with
+    that of the best and that are not tied with it; otherwise ''.
     """
     return not_told_apart([str(r.factors[by]) for r in overlapping(records, best) if not _is_tied(r, best)])
 
@@ -75,8 +75,8 @@ def overlapping(records: Iterable[Record], best: Record) -> list[Record]:
 
 
 def not_told_apart(names: Sequence[str]) -> str:
-    """' (not told apart from x and y)' for the names of what a superlative may also hold for; '' if there are none."""
-    return f" (not told apart from {some(names)})" if names else ""
+    """' (no clear difference from x and y)', the names of what a superlative may also hold for; '' if there are none."""
+    return f" (no clear difference from {some(names)})" if names else ""
 
 
 def some(names: Sequence[str]) -> str:

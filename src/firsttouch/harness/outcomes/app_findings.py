@@ -52,25 +52,25 @@ ONCE = Claim("app.once", "each point was run once, so small differences may be c
 ONLY = Claim("app.only", "only {strategy} was {measured}: a run takes {value}", names=_KINDS)
 _FASTEST = "app.fastest"
 _IS_FASTEST = "the fastest strategy is {strategy}, at {value}"
-_AGAINST = ", {ratio} times {other_strategy}'s {other_value}"
+_AGAINST = ", {ratio_as_fast} as {other_strategy} ({other_value})"
 _RIVALS = ", but not clearly faster than {rivals}"
-_RELATIVE = "time of a run relative to {other_strategy}:"
-RELATIVE = Claim("app.relative", "{strategy} {ratio}", _RELATIVE, _KINDS)
+_RELATIVE = "compared with {other_strategy}:"
+RELATIVE = Claim("app.relative", "{strategy} is {ratio_as_fast}", _RELATIVE, _KINDS)
 MEMORY = Claim(
     "app.memory",
-    "the peak memory of {strategy} is {saved} below {baseline}'s ({value} instead of {baseline_bytes})",
+    "the peak memory of {strategy} is {saved} lower than that of {baseline} ({value} instead of {baseline_bytes})",
     names=_KINDS,
 )
 KERNELS = Claim(
     "app.kernels",
-    "under {strategy} the kernels take {value} times as long as under {baseline}, the whole run {run} times",
+    "under {strategy} the kernels are {value_as_fast} as under {baseline}, but the whole run is {run_as_fast}",
     names=_KINDS,
 )
 _WINS = ("app.wins", "fastest over {where}:")
 WINS = Claim(_WINS[0], "{strategy} in {value}", _WINS[1], (EVERY,))
 NO_WINNER = Claim(_WINS[0], "no strategy clearly in {value}", _WINS[1], (EVERY,))
 MEAN = Claim(
-    "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over {over}:", (EVERY,)
+    "app.mean", "{strategy} is {value_as_fast}", "compared with {baseline}, geometric mean over {over}:", (EVERY,)
 )
 NOT_COMPARED = Claim(
     "app.not_compared",
@@ -80,7 +80,7 @@ NOT_COMPARED = Claim(
 ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was {measured}:", _KINDS)
 _RUN = "{value} for a run of {app}"
 RUN = Claim("app.run", _RUN, "{strategy}:", _KINDS)
-RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:", _KINDS)
+RUN_AGAINST = Claim("app.run", _RUN + ", {ratio_as_fast} as {other_strategy} ({other_value})", "{strategy}:", _KINDS)
 BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}{unclear}", "{app}:", _KINDS)
 SLOWEST_TOO = Claim(
     "app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:", _KINDS

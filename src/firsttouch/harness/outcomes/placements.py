@@ -195,7 +195,7 @@ def is_gain(search: PlacementSearch, record: Record) -> bool:
 _SEARCHED = (PLACEMENT, "repeat", EVENTS)
 GAIN = Claim(
     "app.placement",
-    "with {settings} {strategy} takes {value}, {ratio} times {other_value} by itself",
+    "with {settings}, {strategy} takes {value}, {ratio_as_long} as without them ({other_value})",
     names=_SEARCHED,
 )
 NO_GAIN = Claim(

@@ -31,18 +31,20 @@ class ConcurrentAccess(Hazard):
     title = "concurrent access"
     order = 1
     words = {
-        "written": FindingWords("the CPU writes it between a launch that names its block and the next wait"),
+        "written": FindingWords(
+            "the CPU writes it after a kernel launch that may use it, before the next synchronization"
+        ),
         "prepared": FindingWords(
-            "the CPU prepares other bytes for a block that a kernel may still use",
-            "they were prepared before the launch",
+            "the CPU prepares new data for a buffer that a kernel may still use",
+            "the data were prepared before the launch",
         ),
     }
-    strategy = "give the CPU a buffer of its own, exchange the two, and let it wait for an event"
+    strategy = "use two buffers alternately, and let the CPU wait for an event before it writes"
     chapter = "concurrent-access"
     limits = {
-        "not watched": "as far as copies tell, without --host",
-        "not while kernels ran": "as far as copies tell, since no range of the host was watched while kernels ran",
-        "partly watched": "{watched} of {ranges} of the host were watched while kernels ran",
+        "not watched": "judged by copies only, without --host",
+        "not while kernels ran": "judged by copies only, since no host memory was watched while kernels ran",
+        "partly watched": "{watched} of {ranges} of host memory were watched while kernels ran",
     }
     steps = (HostUse, TracedCopy, TracedAllocation)
 

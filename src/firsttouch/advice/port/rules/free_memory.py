@@ -14,10 +14,13 @@ class FreeMemory(Hazard):
     title = "free memory"
     order = 2
     words = {
-        "asked": FindingWords("that of the device is asked for"),
-        "allocates": FindingWords("that of the device is asked for; the same function then allocates, likely by it"),
+        "asked": FindingWords("the program queries the free memory of the device"),
+        "allocates": FindingWords(
+            "the program queries the free memory of the device, and the same function then allocates, probably "
+            "accordingly"
+        ),
     }
-    strategy = "size by the host's available memory (MemAvailable, the node's MemFree) too"
+    strategy = "also limit the size by the host's available memory (MemAvailable, the node's MemFree)"
     chapter = "free-memory"
     steps = (CudaQuery, TracedAllocation)
 

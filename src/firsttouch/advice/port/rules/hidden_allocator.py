@@ -25,7 +25,7 @@ HALF = 0.5
 """The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
 least half of what it holds in the end.
 """
-_REUSED = "that memory was given back and is used anew, or comes from an allocator of the program"
+_REUSED = "that memory was freed and reused, or comes from the program's own allocator"
 
 
 class HiddenAllocator(Hazard):
@@ -35,14 +35,14 @@ class HiddenAllocator(Hazard):
     title = "hidden allocator"
     order = 6
     words = {
-        "container": FindingWords("the first touches are in a container of the C++ library", _REUSED),
-        "library": FindingWords("the first touches are in a library", _REUSED),
+        "container": FindingWords("a container of the C++ library touches the memory first", _REUSED),
+        "library": FindingWords("a library touches the memory first", _REUSED),
     }
-    strategy = "give the container an allocator of unified memory, and reserve"
+    strategy = "give the container an allocator of unified memory, and reserve its final size"
     chapter = "hidden-allocators"
     limits = {
         "not sampled": "no first touches of the copied buffers were sampled (--faults)",
-        "partly sampled": "{unknown} of {ranges} of the host have no sampled first touch",
+        "partly sampled": "{unknown} of {ranges} of host memory have no sampled first touch",
     }
 
     def finish(self) -> None:

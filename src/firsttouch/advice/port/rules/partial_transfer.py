@@ -27,13 +27,14 @@ class PartialTransfer(Hazard):
     title = "partial transfer"
     order = 3
     words = {
-        "h2d": FindingWords("part of a block, copied to the device"),
-        "d2h": FindingWords("part of a block, copied back"),
+        "h2d": FindingWords("only part of a buffer is copied to the device"),
+        "d2h": FindingWords("only part of a buffer is copied back"),
         "adjacent": FindingWords(
-            "two blocks are filled from adjacent bytes of the host, parts of one array", "two arrays lie side by side"
+            "two buffers are filled from adjacent host memory, probably parts of one array",
+            "they are two arrays that happen to be adjacent",
         ),
     }
-    strategy = "allocate the part by itself, so that only its pages move"
+    strategy = "allocate that part separately, so that only its pages move"
     chapter = "partial-transfers"
     steps = (TracedCopy,)
 

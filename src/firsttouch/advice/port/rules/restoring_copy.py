@@ -10,7 +10,7 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.program.needless import RepeatedCopy
 from firsttouch.program.trace import TracedLaunch
 
-_REST = "the rest of them differs"
+_REST = "the bytes that were not compared differ"
 
 
 class RestoringCopy(Rule):
@@ -19,14 +19,14 @@ class RestoringCopy(Rule):
     name = "restoring"
     title = "restoring copy"
     words = {
-        "overwritten": FindingWords("its bytes are those of {since}{part}, and {writer} has overwritten them", _REST),
+        "overwritten": FindingWords("it copies the bytes of {since}{part} again, after {writer} overwrote them", _REST),
         "perhaps overwritten": FindingWords(
-            "its bytes are those of {since}{part}, and {writer} may have overwritten them",
+            "it copies the bytes of {since}{part} again, and {writer} may have overwritten them",
             "that kernel does not write them",
         ),
-        "back": FindingWords("a copy back of what the CPU overwrote, with the bytes of {since}{part}", _REST),
+        "back": FindingWords("it copies the bytes of {since}{part} back again, after the CPU overwrote them", _REST),
     }
-    strategy = "one buffer keeps the kernel's values; keep a copy of its own where the old ones are needed"
+    strategy = "a unified buffer has the kernel's values; keep a separate copy where the old ones are needed"
     chapter = "restoring-copies"
 
     def finish(self) -> None:

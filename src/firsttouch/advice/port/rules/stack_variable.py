@@ -16,11 +16,11 @@ class StackVariable(Hazard):
     title = "stack variable"
     order = 4
     words = {
-        "blocking": FindingWords("harmless as long as its copies block"),
-        "ended": FindingWords("copied without blocking, and its function has ended before the wait"),
-        "waited": FindingWords("copied without blocking, and used until a wait"),
+        "blocking": FindingWords("harmless as long as its copies are synchronous"),
+        "ended": FindingWords("copied asynchronously, and its function returned before the next synchronization"),
+        "waited": FindingWords("copied asynchronously, and used until the next synchronization"),
     }
-    strategy = "use memory that lives until the wait"
+    strategy = "use memory that lives until the synchronization"
     chapter = "stack-variables"
     steps = (TracedCopy, CudaWait)
 
