@@ -19,6 +19,7 @@ from firsttouch.advice.output import answer, output
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.traced import TracedProgram, advise_traced
+from firsttouch.advice.traced_wording import shown_name
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError
 from firsttouch.cli.advised_trace import MOST_LINES, lines
@@ -100,7 +101,7 @@ def test_the_answer_compares_the_best_strategy_with_the_program_as_it_is() -> No
     assert traced.as_it_is is not None
     assert advice.verdict.strategies[0] == advice.strategies[0].strategy == "managed+prefetch"
     assert traced.as_it_is.ms == pytest.approx(next(r.ms for r in advice.strategies if r.strategy == "explicit"))
-    facts = ("Take managed+prefetch", "1.25 s instead of 2.54 s", "BlackScholes", "3.73 GiB less memory")
+    facts = ("Use managed+prefetch", "1.25 s instead of the 2.54 s", "BlackScholes", "3.73 GiB less memory")
     assert_states(str(answer(advice)[0]), *facts)
     assert traced.saved_bytes == 5 * OPTIONS
     assert b'"firsttouch-advise/1"' in encode_json(output(advice))
@@ -147,7 +148,9 @@ def test_copies_that_took_another_time_than_the_prices_say_are_said(copies: floa
 def test_copies_of_another_gpu_are_not_checked() -> None:
     advice = advised(black_scholes(), title="NVIDIA H100")
     assert not about(advice).check
-    assert "it was traced on NVIDIA H100, and is priced for NVIDIA H200" in " ".join(" ".join(lines(advice)).split())
+    assert "it was traced on NVIDIA H100, and the estimate is for NVIDIA H200" in " ".join(
+        " ".join(lines(advice)).split()
+    )
 
 
 def test_the_share_is_said_at_which_the_order_turns() -> None:
@@ -156,7 +159,7 @@ def test_the_share_is_said_at_which_the_order_turns() -> None:
     assert (turn.first, turn.second) == (advice.verdict.strategies[0], "managed")
     assert 0.2 < turn.share < 0.3
     assert_states(
-        str(answer(advice)[1]), f"{100 * turn.share:.0f} %", "managed adds less", "managed+prefetch", "--exact"
+        str(answer(advice)[1]), f"{100 * turn.share:.0f} %", "managed adds less time", "managed+prefetch", "--exact"
     )
 
 
@@ -183,7 +186,7 @@ def test_use_across_the_link_has_a_time_only_if_the_kernels_cannot_use_more(
         assert absent.perhaps_faster
         assert advice.verdict.kind == "not known"
         assert absent.reason == UNSEEN
-        assert_states(str(answer(advice)[0]), "that have a time", f"take {advice.verdict.strategies[0]}")
+        assert_states(str(answer(advice)[0]), "with an estimate", f"use {advice.verdict.strategies[0]}")
 
 
 def frames() -> Calls:
@@ -245,7 +248,7 @@ def test_memory_that_is_managed_already_is_not_priced_as_it_is() -> None:
     calls.launch(managed, device)
     traced = about(advised(calls))
     assert traced.as_it_is is None
-    assert any("1 block is managed already" in text for text in traced.not_priced)
+    assert any("1 buffer is already managed" in text for text in traced.not_priced)
 
 
 def test_a_program_without_copies_gets_no_advice() -> None:
@@ -255,7 +258,7 @@ def test_a_program_without_copies_gets_no_advice() -> None:
         advised(calls)
 
 
-WORDS = {"check": "exact", "not priced": "exact", "edit": "exact", "assumed": "assumed", "unseen": "unseen"}
+WORDS = {"check": "exact", "left out": "exact", "edit": "exact", "assumed": "assumed", "unseen": "unseen"}
 
 
 @pytest.mark.parametrize("make", [black_scholes, found_once, frames, already_good])
@@ -270,7 +273,7 @@ def test_the_terminal_has_few_lines_and_each_number_its_word(
     assert len(text) <= MOST_LINES
     assert all(len(line) <= max(WIDTH, 400) and "\n" not in line for line in text)
     table = next(i for i, line in enumerate(text) if line.split()[:4] == ["time", "from", "to", "use"])
-    rows = [r.strategy for r in (about(advice).as_it_is, *advice.strategies) if r is not None]
+    rows = [shown_name(r.strategy) for r in (about(advice).as_it_is, *advice.strategies) if r is not None]
     assert [line.partition("  ")[0] for line in text[table + 1 : table + 3]] == rows[:2]
     for line in text[table + 1 :]:
         if (name := line.partition("  ")[0]) in rows:

@@ -29,24 +29,24 @@ def words(verdict: AdviceVerdict, rows: list[StrategyRow] | None = None, **more:
     ("verdict", "more", "first"),
     [
         (AdviceVerdict("take", ("managed",), 3), {},
-         "Take managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 ms."),
+         "Use managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 ms."),
         (AdviceVerdict("any", ("managed", "pinned"), 3), {},
-         "Managed or pinned for gemm with 1 GiB of buffers; managed is simpler to write: it adds an estimated 100 ms, "
-         "explicit 300 ms."),
+         "Use managed or pinned for gemm with 1 GiB of buffers; managed is simpler to write, and adds an estimated 100 "
+         "ms, explicit 300 ms."),
         (AdviceVerdict("any", ("managed", "pinned", "explicit"), 3), {},
-         "Managed, pinned or explicit for gemm with 1 GiB of buffers; managed is the simplest to write: it adds an "
-         "estimated 100 ms, explicit 300 ms."),
+         "Use managed, pinned or explicit for gemm with 1 GiB of buffers; managed is the simplest to write, and adds "
+         "an estimated 100 ms, explicit 300 ms."),
         (AdviceVerdict("too little", ("managed",), 3), {"size": 4096},
          "For gemm with 4 KiB of buffers, there is too little data for the memory method to matter: managed adds an "
          "estimated 100 ms, explicit 300 ms."),
         (AdviceVerdict("take", ("managed",), 3), {"iterations": 1000},
-         "Take managed for 1,000 iterations of gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 "
+         "Use managed for 1,000 iterations of gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 "
          "ms."),
         (AdviceVerdict("take", ("managed",), 3), {"on_processor": True},
-         "On cuda:0, which is the processor itself, take managed for gemm with 1 GiB of buffers: it adds an estimated "
+         "On cuda:0, which is the processor itself, use managed for gemm with 1 GiB of buffers: it adds an estimated "
          "100 ms, explicit 300 ms."),
         (AdviceVerdict("take", ("managed",), 3), {"predicted": "predicted for gh200"},
-         "Predicted for gh200: Take managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 "
+         "Predicted for gh200: Use managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit 300 "
          "ms."),
     ],
 )  # fmt: skip
@@ -57,11 +57,11 @@ def test_the_first_sentence_of_each_verdict(verdict: AdviceVerdict, more: dict[s
 def test_many_iterations_have_their_own_answer() -> None:
     take = AdviceVerdict("take", ("managed",), 3, "explicit", 150.0)
     assert words(take, often=OftenAdvice(("pinned",), 42)) == [
-        "For gemm with 1 GiB of buffers, take managed for up to 41 iterations, pinned from 42 on.",
-        "The first: managed adds an estimated 100 ms, pinned 700 ms, explicit 300 ms; each further one (inputs, "
+        "For gemm with 1 GiB of buffers, use managed for up to 41 iterations, and pinned for 42 or more.",
+        "First iteration: managed adds an estimated 100 ms, pinned 700 ms, explicit 300 ms. Each further one (inputs, "
         "kernels and results again, on the same buffers) adds 20 ms under managed, 5 ms under pinned and 50 ms under "
         "explicit.",
-        "The next, explicit, adds at least 150 ms more in 8 of 10 such estimates.",
+        "The next best, explicit, adds at least 150 ms more in 8 of 10 such estimates.",
     ]
     assert words(take, often=OftenAdvice(("managed",), 0))[1] == (
         "Each further iteration (inputs, kernels and results again, on the same buffers) adds 20 ms under managed and "
@@ -69,17 +69,17 @@ def test_many_iterations_have_their_own_answer() -> None:
     )
     equals = AdviceVerdict("any", ("managed", "explicit"), 3)
     assert words(equals, often=OftenAdvice(("pinned",), 42))[0] == (
-        "For gemm with 1 GiB of buffers, managed or explicit for up to 41 iterations, pinned from 42 on; managed is "
-        "simpler to write."
+        "For gemm with 1 GiB of buffers, use managed or explicit for up to 41 iterations, and pinned for 42 or more; "
+        "managed is simpler to write."
     )
 
 
 def test_what_is_not_known_comes_first_with_the_command_that_tells() -> None:
     unknown = Turn("no time", "managed", ("registered",), run="firsttouch app gemm")
     assert words(AdviceVerdict("not known", ("managed",), 3), turns=[unknown]) == [
-        "Not known for gemm with 1 GiB of buffers: registered has no time and may be faster; measure: firsttouch app "
-        "gemm.",
-        "By the estimates alone, take managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit "
+        "No clear answer for gemm with 1 GiB of buffers: registered has no estimate and may be faster; measure: "
+        "firsttouch app gemm.",
+        "By the estimates alone: use managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit "
         "300 ms.",
     ]
 
@@ -87,16 +87,19 @@ def test_what_is_not_known_comes_first_with_the_command_that_tells() -> None:
 @pytest.mark.parametrize(
     ("turn", "text"),
     [
-        (Turn("no time", "managed", ("a", "b")), "a and b have no time and may be faster."),
+        (Turn("no time", "managed", ("a", "b")), "a and b have no estimate and may be faster."),
         (Turn("ranges", "managed", ("a",), run="CALL"),
-         "a is not told apart from managed, though the estimates differ; measure: CALL."),
+         "a may be as fast as managed, since their estimates differ by less than the error of the estimates; measure: "
+         "CALL."),
         (Turn("ranges", "managed", tuple("abcde")),
-         "a, b, c and 2 more are not told apart from managed, though the estimates differ."),
+         "a, b, c and 2 more may be as fast as managed, since their estimates differ by less than the error of the "
+         "estimates."),
         (Turn("small blocks", "managed", ("explicit",), 500.0, count=100),
-         "what 100 turns of kernels and the CPU over a small block take is not in these results, and with up to 500 ms "
-         "explicit is faster than managed."),
+         "the time of 100 round trips between kernels and the CPU through a small buffer is not in these results; with "
+         "it, managed may add up to 500 ms, more than explicit."),
         (Turn("rounds", "managed", ("explicit",), 9.0, 7.0, count=60, assumed=12),
-         "with 60 rounds of each loop that data end, not the assumed 12, explicit adds 7 ms and managed 9 ms."),
+         "with 60 rounds of each loop whose length depends on data, instead of the assumed 12, explicit adds 7 ms and "
+         "managed 9 ms."),
         (Turn("estimates", "managed", ("pinned",), run="CALL"),
          "pinned is only estimated, and may be faster than managed; measure: CALL."),
     ],

@@ -24,12 +24,12 @@ def comparison(
         (
             comparison(MEASURED, OTHER, ComparedValue(value=59.1, unit="", low=58.0, high=60.0)),
             (1, 0, 0),
-            f"4,330 GB/s against 73.3 GB/s (59.1 times, 58 to 60): {ABOUT}",
+            f"4,330 GB/s against 73.3 GB/s (ratio 59.1, 58 to 60): {ABOUT}",
         ),
         (
             comparison(MEASURED, OTHER, ComparedValue(value=59.1, unit="")),
             (2, 1, 1),
-            f"4,330 GB/s against 73.3 GB/s (59.1 times): {ABOUT}; 2 of 4 comparisons agree, 1 contradict",
+            f"4,330 GB/s against 73.3 GB/s (ratio 59.1): {ABOUT}; 2 of 4 comparisons agree, 1 contradict",
         ),
         (comparison(MEASURED, OTHER), (1, 0, 0), f"4,330 GB/s against 73.3 GB/s: {ABOUT}"),
         (comparison(MEASURED), (0, 1, 0), f"4,330 GB/s: {ABOUT}"),

@@ -83,10 +83,10 @@ def test_what_is_said_of_targets() -> None:
     rows = [row("fitted", 0.5), row("held", 1.2), row("held", 1), row("held", 4, application=True)]
     assert [*target_sentences(judged_targets([platform(rows, 8, 2)]))] == [
         "Fitted numbers: mean error 100 %, target 10 %: missed.",
-        "Held micro-measurements: median error 10 %, target 15 %, 100 % (target 90 %) within 1.5.",
-        "Held numbers of applications: 0 % (target 70 %: missed) within 1.5, the worst off by 4 times, target 3: "
-        "missed.",
-        "Held claims: 80 % (target 90 %: missed) right, 8 of 10.",
+        "Held-out micro-measurements: median error 10 %, target 15 %, 100 % (target 90 %) within a factor of 1.5.",
+        "Held-out numbers of applications: 0 % (target 70 %: missed) within a factor of 1.5, the worst off by a factor "
+        "of 4, target 3: missed.",
+        "Held-out claims: 80 % (target 90 %: missed) right, 8 of 10.",
     ]
     assert [*target_sentences([])] == []
 
@@ -94,12 +94,12 @@ def test_what_is_said_of_targets() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "qualifier", "predicted", "ratio", "said"),
     [
-        (2.0, 2.0, "", 2.0, 1.0, "2 GB/s against 2 GB/s, the same"),
-        (2.0, 4.0, "", 3.0, 1.0, "3 GB/s against 2 GB/s to 4 GB/s, within it"),
-        (2.0, 2.0, "more-than", 3.0, 1.0, "3 GB/s against more than 2 GB/s, within it"),
-        (2.0, 2.0, "", 6.0, 3.0, "6 GB/s against 2 GB/s, 3 times too much"),
-        (2.0, 2.0, "", 1.0, 0.5, "1 GB/s against 2 GB/s, 2 times too little"),
-        (2.0, 2.0, "", 0.0, 0.0, "0 GB/s against 2 GB/s, out of all proportion"),
+        (2.0, 2.0, "", 2.0, 1.0, "2 GB/s, published: 2 GB/s; equal"),
+        (2.0, 4.0, "", 3.0, 1.0, "3 GB/s, published: 2 GB/s to 4 GB/s; within the published range"),
+        (2.0, 2.0, "more-than", 3.0, 1.0, "3 GB/s, published: more than 2 GB/s; within the published range"),
+        (2.0, 2.0, "", 6.0, 3.0, "6 GB/s, published: 2 GB/s; a factor of 3 too high"),
+        (2.0, 2.0, "", 1.0, 0.5, "1 GB/s, published: 2 GB/s; a factor of 2 too low"),
+        (2.0, 2.0, "", 0.0, 0.0, "0 GB/s, published: 2 GB/s; infinitely far off"),
     ],
 )
 def test_what_is_said_of_a_row(
@@ -107,4 +107,4 @@ def test_what_is_said_of_a_row(
 ) -> None:
     entry = row("held", ratio)
     entry.low, entry.high, entry.qualifier, entry.unit, entry.predicted = low, high, qualifier, "GB/s", predicted
-    assert entry_in_words(entry) == f"paper/row (held):  Predicted: {said}."
+    assert entry_in_words(entry) == f"paper/row (held out):  Predicted: {said}."

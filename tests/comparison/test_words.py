@@ -89,19 +89,19 @@ LOST = MissingDevices("b", "gpu", 1, 8, ("cuda:3",), (), "ECC error")
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (alike("CPU", ALIKE, within=0.031), "CPU the same within 4 %"),
-        (alike("CPU", ALIKE, within=0.02), "CPU the same within 2 %"),
+        (alike("CPU", ALIKE, within=0.031), "CPU equal within 4 %"),
+        (alike("CPU", ALIKE, within=0.02), "CPU equal within 2 %"),
         (
             alike("CPU loads", MIXED, experiment(1.0, SAME, faster=3, slower=2)),
             "CPU loads mixed (5 points of 5 differ)",
         ),
-        (alike("GPU locks", UNCLEAR), "GPU locks not told apart"),
+        (alike("GPU locks", UNCLEAR), "GPU locks without a clear difference"),
         (alike("CPU loads", SLOWER, experiment(1.3)), "CPU loads 30 % slower"),
         (alike("GPU copies", FASTER, experiment(1.7, FASTER, better="higher")), "GPU copies 1.7 times as fast"),
         (experiment(1.3), "slower in latency on cpu, 1.30"),
         (place(), f"cuda:2 to cuda:5 is 47 % slower ({SLOW_PAIR}19 of 32 points)"),
         (place(as_a_whole=True, ratio=0.9), f"cuda:2 to cuda:5 is 10 % slower ({SLOW_PAIR}the median of 32 points)"),
-        (place(example={"verdict": CANNOT_TELL}), f"cuda:2 to cuda:5 is 47 % apart ({SLOW_PAIR}19 of 32 points)"),
+        (place(example={"verdict": CANNOT_TELL}), f"cuda:2 to cuda:5 is 47 % different ({SLOW_PAIR}19 of 32 points)"),
         (
             place(name="all 8 GPUs", several=True, experiments=["bandwidth"], example={"factors": {}}),
             "all 8 GPUs are 47 % slower (bandwidth: 198 GB/s instead of 374 GB/s; 19 of 32 points)",
@@ -132,8 +132,8 @@ def test_a_row_is_a_clause(row: AnswerRow, words: str) -> None:
         (FASTER, [(1 / 1.1, "lower"), (1.38, "higher")], "10 to 38 % faster"),
         (FASTER, [(0.5, "lower")], "2.0 times as fast"),
         (HIGHER, [(1.2, "neither")], "20 % higher"),
-        (LOWER, [(1 / 3, "neither")], "0.33 times as high"),
-        (CANNOT_TELL, [(2.0, "lower")], "50 % apart"),
+        (LOWER, [(1 / 3, "neither")], "67 % lower"),
+        (CANNOT_TELL, [(2.0, "lower")], "50 % different"),
     ],
 )
 def test_how_far_something_is_from_the_base(verdict: str, ratios: list[tuple[float | None, str]], words: str) -> None:
@@ -149,7 +149,7 @@ def answer(kind: str, *rows: AnswerRow, **changed: Any) -> ComparisonAnswer:
 
 
 SAME_CPU = alike("CPU", ALIKE, within=0.03)
-FEW = "cannot tell a change from what differs from run to run."
+FEW = "can't distinguish a change from run-to-run variation."
 
 
 @pytest.mark.parametrize(
@@ -157,19 +157,19 @@ FEW = "cannot tell a change from what differs from run to run."
     [
         (
             answer(COMPARED, SAME_CPU),
-            "new against old, by the weighted median of each experiment: CPU the same within 3 %. "
+            "new against old, by the weighted median of each experiment: CPU equal within 3 %. "
             "No clear difference in any of 442 points.",
         ),
         (
             answer(COMPARED, alike("CPU", SLOWER, experiment(1.03)), runs=[1, 1], differing=1),
             "new against old, by the median of each experiment: CPU 3 % slower. "
-            "No single one of 442 points differs clearly.",
+            "No single point of 442 points differs clearly.",
         ),
         (
             answer(COMPARED, SAME_CPU, LOST, counts={FASTER: 2, SLOWER: 1, SAME: 1000, CANNOT_TELL: 3}, points=1006),
-            "new against old, by the weighted median of each experiment: CPU the same within 3 %; cuda:3 is missing: "
-            "7 of 8 GPUs are left (ECC error). 1 slower, 2 faster, 1,000 without a clear difference and 3 that cannot "
-            "be told, of 1,006 points.",
+            "new against old, by the weighted median of each experiment: CPU equal within 3 %; cuda:3 is missing: "
+            "7 of 8 GPUs are left (ECC error). Of 1006 points: 1 slower, 2 faster, 1,000 without a clear difference "
+            "and 3 undecided.",
         ),
         (
             answer(
@@ -181,31 +181,32 @@ FEW = "cannot tell a change from what differs from run to run."
                 runs=[1, 1],
                 counts={SAME: 400, CANNOT_TELL: 42},
             ),
-            f"new against old: cuda:3 is missing: 7 of 8 GPUs are left (ECC error); one run a side {FEW} By the median "
-            "of each experiment: CPU 0.80 to 1.50 times as fast, GPU 1.00 times as fast. 42 of 442 points are further "
-            "apart than their samples vary. Furthest apart: cuda:2 to cuda:5 is 47 % apart "
+            f"new against old: cuda:3 is missing: 7 of 8 GPUs are left (ECC error); one run per side {FEW} Median "
+            "of each experiment: CPU 1.25 times as slow to 1.50 times as fast, GPU 1.00 times as fast. 42 of 442 "
+            "points differ by more than their samples vary. Largest differences: cuda:2 to cuda:5 is 47 % different "
             f"({SLOW_PAIR}19 of 32 points).",
         ),
         (
             answer(FEW_RUNS, runs=[2, 1]),
-            f"new against old: one run against two {FEW} 0 of 442 points are further apart than their samples vary.",
+            f"new against old: one run against two {FEW} 0 of 442 points differ by more than their samples vary.",
         ),
         (
             answer(FEW_RUNS, runs=[1, 2]),
-            f"new against old: two runs against one {FEW} 0 of 442 points are further apart than their samples vary.",
+            f"new against old: two runs against one {FEW} 0 of 442 points differ by more than their samples vary.",
         ),
         *(
             (
                 answer(kind, experiment(1.3), experiment(0.95), points=40, half_within=0.03, most_within=0.5),
-                f"new against old: {kind} (the first over the second), by the median of each experiment: latency on "
-                "cpu 1.30; latency on cpu 0.950. Of 40 points, half are within 3 %, and 90 % within 50 %.",
+                f"new against old: {kind}, by the median ratio of each experiment: latency on cpu 1.30; latency on "
+                "cpu 0.950. Of 40 points, half differ by at most 3 %, and 90 % by at most 50 %.",
             )
             for kind in (PREDICTED, MEASURED, BOTH_PREDICTED)
         ),
         (answer(PREDICTED, points=0), "new against old: no values in common."),
         (
             answer(ALL_SIDES, counts={"sides": 7, "outliers": 0, "pairs": 0}),
-            "7 sides, each against the median of all, in 442 points: none differs clearly in an experiment as a whole.",
+            "7 sides, each against the median of all, in 442 points: no side differs clearly in the median of an "
+            "experiment.",
         ),
         (
             answer(ALL_SIDES, counts={"sides": 7, "outliers": 1, "pairs": 0}),
@@ -224,13 +225,13 @@ FEW = "cannot tell a change from what differs from run to run."
         (answer(OUTLIER, experiment(0.8), of_devices=True), "new: slower in latency, 0.80."),
         (
             answer(FAR, experiment(1.3, CANNOT_TELL)),
-            "new is far from the others in latency on cpu, but the load of other programs was not alike: measure again "
-            "with `firsttouch run --wait`.",
+            "new is far from the others in latency on cpu, but other programs used different amounts of CPU "
+            "time: measure again with `firsttouch run --wait`.",
         ),
         (
             answer(PHASES, experiment(3.0, name="app nn: free"), experiment(0.5, name="app nn: allocate")),
-            "Phases of applications, time of new over that of old: app nn: free 3.00 times, app nn: allocate 0.50 "
-            "times.",
+            "Phases of applications, new against old: app nn: free 3.00 times as slow, app nn: allocate 2.00 times "
+            "as fast.",
         ),
     ],
 )

@@ -195,9 +195,8 @@ def _ranges(turn: Turn) -> str:
 
 def _small_blocks(turn: Turn) -> str:
     return (
-        f"these results do not have the time of {count(turn.count, 'round trip')} between kernels "
-        "and the CPU through a "
-        f"small buffer, and if it exceeds {_ms(turn.ms)}, {turn.others[0]} is faster than {turn.strategy}"
+        f"the time of {count(turn.count, 'round trip')} between kernels and the CPU through a small buffer is not in "
+        f"these results; with it, {turn.strategy} may add up to {_ms(turn.ms)}, more than {turn.others[0]}"
     )
 
 

@@ -80,7 +80,7 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     assert traced is not None
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
     names = max(len(shown_name(row.strategy)) for row in rows)
-    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  access   largest parts", width)
+    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      largest parts", width)
     for row in rows:
         word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
         text = f"{shown_name(row.strategy):<{names}}  {_times(row)}  {word:<7}  "

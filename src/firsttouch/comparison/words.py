@@ -146,7 +146,8 @@ def _runs_in_words(runs: Sequence[int]) -> str:
 def _speeds(row: AlikeExperiments) -> str:
     """'1.2 to 1.5 times as fast', '1.2 to 1.5 times as slow', or '1.2 times as slow to 1.5 times as fast'."""
     speeds = sorted(times_as_fast(group.better, group.ratio)[0] for group in row.experiments if group.ratio)
-    ends = [times_as(speed, "fast", "slow", _speed) for speed in (speeds[0], speeds[-1])]
+    ends = [1.0 if _speed(1 / speed) == "1.00" else speed for speed in (speeds[0], speeds[-1])]
+    ends = [times_as(speed, "fast", "slow", _speed) for speed in ends]
     (least, word), (most, same_word) = (end.split(" ", 1) for end in ends)
     if word != same_word:
         return " to ".join(ends)
@@ -271,14 +272,14 @@ def _missing_clause(row: MissingDevices) -> str:
 
 
 def change(ratios: Sequence[tuple[float | None, str]], verdict: str) -> str:
-    """How far something is from the base: '30 % slower', '10 to 38 % faster', '1.7 times as fast', '47 % apart'. What
-    is lower is so by percent, and of a rate that is lower, the part is said that is lost.
+    """How far something is from the base: '30 % slower', '10 to 38 % faster', '1.7 times as fast', '47 % different'. A
+    lower value is always given in percent. Of a rate that is lower, the part that is lost is given.
 
     ratios: each with which direction is better.
     """
     changes = [(ratio or 1.0, better) for ratio, better in ratios]
     if verdict == CANNOT_TELL:
-        return f"{_range([100 * (1 - min(ratio, 1 / ratio)) for ratio, _ in changes], _whole)} % apart"
+        return f"{_range([100 * (1 - min(ratio, 1 / ratio)) for ratio, _ in changes], _whole)} % different"
     extents = [ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio) for ratio, _ in changes]
     lost = [verdict == SLOWER and better == "higher" for _, better in changes]
     most = _MOST_LOST if all(lost) else _MOST_PERCENT
@@ -354,7 +355,7 @@ def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
 
 def group_cells(group: ExperimentDifference) -> list[str]:
     """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
-    words = {**{word: word for word in ORDER}, CANNOT_TELL: "apart"}
+    words = {**{word: word for word in ORDER}, CANNOT_TELL: "undecided"}
     differing = ", ".join(f"{group.counts[word]} {text}" for word, text in words.items() if group.counts.get(word))
     return [
         group.experiment,

@@ -18,11 +18,11 @@ from firsttouch.comparison.validation.targets import JudgedTarget, judged_target
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.records.text import count, number, percent, quantity
 
-_TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
+_TITLES = {"inputs": "Published numbers that are inputs", "fitted": "Fitted numbers"}
 _TARGETS: Mapping[Sequence[str], str] = {
     ("fitted mean",): "Fitted numbers: mean error {}.",
     ("micro median", "micro within"): (
-        f"Held-out micro-benchmarks: median error {{}}, {{}} within a factor of {FAR_OFF}."
+        f"Held-out micro-measurements: median error {{}}, {{}} within a factor of {FAR_OFF}."
     ),
     ("applications within", "applications worst"): (
         f"Held-out numbers of applications: {{}} within a factor of {FAR_OFF}, the worst off by {{}}."

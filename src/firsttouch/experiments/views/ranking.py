@@ -75,7 +75,7 @@ def overlapping(records: Iterable[Record], best: Record) -> list[Record]:
 
 
 def not_told_apart(names: Sequence[str]) -> str:
-    """' (no clear difference from x and y)', the names of what a superlative may also hold for; '' if there are none."""
+    """' (no clear difference from x and y)', the names of what a superlative may hold for too; '' if there are none."""
     return f" (no clear difference from {some(names)})" if names else ""
 
 
