@@ -271,7 +271,7 @@ def _by_how_much(same: Sequence[Segment]) -> str:
     best = max((s.best for s in same), key=lambda row: row.ratio.value if row.ratio else 0)
     if best.ratio is None:
         return ""
-    most = f"{'up to ' if len(same) > 1 or same[0].first < same[0].last else ''}{ratio_text(best.ratio)} times"
+    most = f"{'up to ' if len(same) > 1 or same[0].first < same[0].last else ''}{ratio_text(best.ratio)} times as fast"
     return f" ({most})" if same[0].first == same[0].last else f" ({most}, at {format_size(best.size)})"
 
 
