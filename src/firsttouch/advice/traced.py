@@ -54,7 +54,9 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     run, program, found = traced.run, traced.program, traced.found
     name = name_of_command(found)
     if not found.copies:
-        raise UsageError(f"{name} copies nothing between host and device, so that no strategy would change a copy")
+        raise UsageError(
+            f"{name} copies nothing between host and device, so there are no copies that a strategy could save"
+        )
     withheld = partial(why_only_least, program, traced.title, prices)
     advice = ranked(program, name, program.nbytes, prices, iterations=1, withheld=withheld)
     own_terms, why_not_priced = _as_it_is(run, program, prices)

@@ -39,7 +39,9 @@ class PointerTree(App):
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         host_address, block = cpu.writes(self.nodes).ctypes.data, self.nodes.memory.device
         if block is None or block.device_address != host_address:
-            raise Unsupported("the agents use different addresses for this memory, so pointers are not valid on both")
+            raise Unsupported(
+                "CPU and GPU use different addresses for this memory, so its pointers are not valid on both"
+            )
         shape = (self.n, self.n.bit_length(), self.nodes.key)
         cpu.launch("tree_grow", self.nodes, self.root, *shape, over=self.n, writes=[self.nodes, self.root])
         gpu.fill(self.sums, 0)

@@ -41,7 +41,7 @@ class InterfacesOfRun:
 
 @declare(
     "interfaces",
-    "How data move fastest between devices and processes.",
+    "Which interface moves data fastest between devices.",
     {"interfaces": "report.interface_answers:InterfacesOutput"},
 )
 def command(

@@ -66,7 +66,7 @@ class DescribedMachine:
 
 @declare(
     "machine",
-    "What this machine is, and what spoils measurements on it.",
+    "What this machine is, and what distorts measurements on it.",
     {"machine": "cli.schemas:MachineOutput"},
     function="describe_machine",
     indent=2,

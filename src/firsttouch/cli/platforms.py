@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @declare(
     "platforms",
-    "The machines that can be modelled, value by value.",
+    "The machines that can be modelled, and their values.",
     {"platforms": "model.listing:PlatformsOutput", "platform-values": "model.listing:KnownValuesOutput"},
 )
 def command(

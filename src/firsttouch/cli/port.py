@@ -47,7 +47,7 @@ ProcessOption: TypeAlias = Annotated[
 
 @declare(
     "port",
-    "What unified memory would do for any program.",
+    "What to change in a program for unified memory.",
     {"port": "advice.port.port_findings:PortFindings"},
     kind=PortCommand,
 )

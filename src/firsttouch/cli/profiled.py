@@ -91,7 +91,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
                 yield _row("", gpu.shared)
             continue
         if not gpu.rise.bytes:
-            yield _row(gpu.name, f"no rise over {_size(gpu.before)} before {about}")
+            yield _row(gpu.name, f"no more than the {_size(gpu.before)} that were in use before {about}")
             continue
         text = f"+{format_size(gpu.rise.bytes, 3)} at {at}"
         if gpu.before is not None:

@@ -63,7 +63,7 @@ class Report:
 
 @declare(
     "report",
-    "Write the page of results or profiles; figures; a table.",
+    "Write results or profiles as a page, figures or a table.",
     {"report": "cli.schemas:ReportOutput"},
     function=None,
 )

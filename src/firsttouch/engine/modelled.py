@@ -43,8 +43,7 @@ def check_one_sort(directory: Path, stored: Sequence[DeviceInfo], devices: Seque
     holds, adds = (any(device.modelled for device in side_devices) for side_devices in (stored, devices))
     if holds != adds:
         was, would = ("predicted", "measured") if holds else ("measured", "predicted")
-        raise UsageError(f"{directory} holds what was {was}, and this call would add what is {would}; "
-                         "choose another --out")  # fmt: skip
+        raise UsageError(f"{directory} has {was} results, and this call would add {would} ones; choose another --out")
     before = {device.name: device.modelled for device in stored}
     for device in devices:
         now, then = device.modelled, before.get(device.name)

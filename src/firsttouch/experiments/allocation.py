@@ -74,7 +74,7 @@ class Allocation(Experiment):
 
     name = "allocation"
     order = 40
-    question = "What does the call cost that obtains memory?"
+    question = "What does allocating memory cost?"
     metric = Metric("ns", "lower")
     counted = (
         "One call, averaged over a loop: `chunks` blocks are allocated in one loop and freed in a second, after up to "

@@ -197,7 +197,7 @@ class Codegen(Experiment):
 
     name = "codegen"
     order = 80
-    question = "What did the compiler make of atomics and special loads?"
+    question = "What do compilers generate for atomics and special loads?"
     metric = Metric("instructions", "neither")
     counted = (
         "Instructions of a kernel that does one operation, from the compiled device code (SASS where nvdisasm is "

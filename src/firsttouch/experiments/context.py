@@ -98,7 +98,7 @@ class StartUp(Experiment):
 
     name = "context"
     order = 70
-    question = "What does a program pay before its first kernel runs?"
+    question = "How long does a program take until its first kernel has run?"
     metric = Metric("ms", "lower")
     counted = (
         "Wall time of each phase, every sample in a new process, with empty kernel caches for compile-cold and caches "

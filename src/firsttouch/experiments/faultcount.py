@@ -94,7 +94,7 @@ class FaultCount(Experiment):
 
     name = "faultcount"
     order = 60
-    question = "How many page faults does it take until memory is there, and how is it mapped?"
+    question = "How many page faults does it take to populate memory, and how is it mapped?"
     metric = Metric("faults/MiB", "lower")
     counted = (
         "CPU page faults (getrusage) of this process from before the allocation until after a triad over three arrays, "

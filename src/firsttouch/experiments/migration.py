@@ -190,7 +190,7 @@ class Migration(Experiment):
 
     name = "migration"
     order = 55
-    question = "What do iterations cost over data that began on the other side, and what moves?"
+    question = "What do repeated passes over data that starts on the other side cost, and what moves?"
     metric = Metric("ms", "lower")
     counted = (
         "All passes of one repetition on a new buffer, each by the device's clock, plus by the host's clock the "
@@ -333,7 +333,7 @@ class Migration(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         if not device.capabilities.runs_kernels:
-            raise Unsupported("the CPU alone has no other side to migrate to")
+            raise Unsupported("migration needs a device that runs kernels")
         advices = ("none", *SINGLE_ADVICE, *ADVICE_PAIRS)
         return [
             Factor("allocator", measured_allocators(device), choices=allocator_names(device),

@@ -109,7 +109,7 @@ def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
         has_own_memory = not device.capabilities.shares_host_memory
         return _window(platform) if has_own_memory else _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
     if _family(platform) == "none":
-        raise Unmeasured("pages are there before a kernel begins, since its faults bring none")
+        raise Unmeasured("all pages exist before a kernel begins, since its faults create none")
     if is_plain_host(allocator) and platform.flag("driver.ats"):
         return _ats_touch(platform)
     return None

@@ -129,7 +129,7 @@ class _CallReader(JournalReader):
                 return None
             if before.version < 2:
                 raise UsageError(
-                    f"{file.path} was written by a version of firsttouch that did not record what calls name; "
+                    f"{file.path} was written by a version of firsttouch that did not record the arguments of calls; "
                     "trace it again: firsttouch port -- COMMAND"
                 )
             self._read_all(before.layout)

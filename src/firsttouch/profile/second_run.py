@@ -96,7 +96,8 @@ def build_patch(folder: Path, environment: Mapping[str, str]) -> Path:
     compiler = next(_compilers(environment), None)
     if compiler is None:
         raise UsageError(
-            "--exact needs nvcc, to build what it puts into kernels: it is neither on the PATH nor in CUDA_HOME nor in "
+            "--exact needs nvcc, to build the code that it inserts into kernels: it is neither "
+            "on the PATH nor in CUDA_HOME nor in "
             "/usr/local/cuda; pip install 'firsttouch[exact]'"
         )
     target = folder / "granules.fatbin"

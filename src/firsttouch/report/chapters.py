@@ -205,7 +205,7 @@ def _point_warnings(records: Sequence[Record]) -> list[str]:
     causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
     warnings = []
     if sentence := disturbed(records):
-        warnings.append(f"{sentence}: the values may be theirs too. `--wait` waits until the machine is quiet.")
+        warnings.append(f"{sentence}, which may have changed the values. `--wait` waits until the machine is idle.")
     if throttled:
         because = f" ({', '.join(causes)})" if causes else ""
         warnings.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")

@@ -322,8 +322,8 @@ def prediction(machine: Machine) -> str:
         return ""
     rules = max(d.modelled.rules for d in machine.devices if d.modelled)
     return (
-        f"Predicted, not measured: from the values of {join_names([*platforms])}, by version {rules} of the rules of "
-        "drivers."
+        f"Predicted, not measured: from the values of {join_names([*platforms])}, with version {rules} of the driver "
+        "rules."
     )
 
 

@@ -64,7 +64,7 @@ def _table_of_gpus(equals: EqualGpus, links: Sequence[PairsOfLink]) -> GpuTable:
     rows = [[column.get(name, ("", False)) for column in columns.values()] for name in equals.names]
     texts = [[name, *(text for text, _ in cells)] for name, cells in zip(equals.names, rows, strict=True)]
     kinds = ["apart" if any(apart for _, apart in cells) else "" for cells in rows]
-    notes = ["In brackets: the part of the usual value, where one is apart from the others."] if any(kinds) else []
+    notes = ["In brackets: the ratio to the usual value, for outliers."] if any(kinds) else []
     if of_pairs:
         first = of_pairs[0].records[0].factors
         notes.append(f"Copies between GPUs: {first['engine']}, {label('size', first['size'])}, one way.")

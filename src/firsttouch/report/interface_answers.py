@@ -48,11 +48,11 @@ class Title(NamedTuple):
 
 TITLES: Mapping[tuple[str, Measure], Title] = {
     ("direct", "bandwidth"): Title("Direct access", "bandwidth"),
-    ("copy", "blocking"): Title("Copies", "time of one alone"),
+    ("copy", "blocking"): Title("Copies", "time of a single copy"),
     ("copy", "bandwidth"): Title("Copies", "bandwidth"),
-    ("message", "blocking"): Title("Messages", "time of one alone"),
+    ("message", "blocking"): Title("Messages", "time of a single message"),
     ("message", "bandwidth"): Title("Messages", "bandwidth"),
-    ("collective", "blocking"): Title("Collective operations", "time of one alone"),
+    ("collective", "blocking"): Title("Collective operations", "time of a single operation"),
     ("collective", "bandwidth"): Title("Collective operations", "bandwidth back to back"),
 }
 MOST_ROWS = 2000

@@ -57,7 +57,7 @@ def picture(parts: Sequence[AnswersOfKind], palette: Palette, page: int = COLUMN
     is_narrow = max(panel["width"] for panel in panels) <= NARROW and page >= COLUMN
     chart = side_by_side(panels, 2 if is_narrow else 1)
     meaning_of_flag = {
-        "": "Numbers are how many times as fast as the next interface it is.",
+        "": "Numbers say how many times as fast it is as the next interface.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
         "are missing (?).",
         "pale": "Pale: no other interface has a value.",

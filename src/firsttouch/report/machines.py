@@ -75,7 +75,7 @@ def machines_table(records: Sequence[Record], devices: Sequence[DeviceInfo]) -> 
         rows += [_machine_row(name, key, shared_points, machines) for key in chosen]
     if not rows:
         return None
-    notes = ["In brackets, how many times the value of the first machine it is."]
+    notes = ["In brackets: the ratio to the value of the first machine."]
     notes += [f"Of experiments, the points that differ most; {left_out} others are left out."] if left_out else []
     return MachinesTable(("predicted", *machines.values()), rows, notes)
 

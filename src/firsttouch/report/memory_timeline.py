@@ -81,7 +81,7 @@ def _caption_notes(shown: Courses, *, one_scale: bool) -> list[str]:
         f"Resident memory of the process, and memory of the device in use by all programs, read every {every}: rises "
         "over what was in use before the first allocation. Time is that of the phases, without what is between them."
         if any(course.device for course in courses)
-        else f"Resident memory of the process, read every {every}: its rise over what was in use before the first "
+        else f"Resident memory of the process, read every {every}: its increase over what was in use before the first "
         "allocation. Time is that of the phases, without what is between them."
     ]
     names = dict.fromkeys(phase.name for course in courses for phase in course.phases if not phase.is_part)
@@ -102,8 +102,8 @@ def _caption_notes(shown: Courses, *, one_scale: bool) -> list[str]:
 def _about_predictions(courses: Sequence[MemoryCourse], *, one_scale: bool) -> list[str]:
     """What is shown of courses that nobody read."""
     notes = [
-        "The program's pages on the host, and its memory of the device. A launch or a copy takes it evenly, and an "
-        "array of the host counts as a whole from its first use. Time is that of the phases."
+        "The program's pages on the host, and its device memory. During a launch or a copy they are assumed to grow "
+        "evenly, and a host array counts as a whole from its first use. Time is that of the phases."
     ]
     if len(courses) > 1:
         notes.append("All panels have the same scales." if one_scale else "Each panel has its own scale of time.")

@@ -133,7 +133,9 @@ def _add_point(
 
 def _add_disturbed(metrics: _Metrics, what: str, records: Sequence[Record], labels: Mapping[str, Condition]) -> None:
     """Whether other programs used the processors while a value was measured."""
-    text = "1: other programs used the processors meanwhile, so that the value may be too bad; 0: they did not."
+    text = (
+        "1: other programs used the CPU meanwhile, so the value may be worse than on an idle machine; 0: they did not."
+    )
     metrics.add(f"{what}_disturbed", "", text, labels, float(any(record.is_disturbed for record in records)))
 
 

@@ -467,7 +467,9 @@ def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
                 describe_end(summary).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
-    table.notes.append("Peaks of GPUs are rises over the reading before the target was started, by all programs.")
+    table.notes.append(
+        "The peak of a GPU is its memory use by all programs beyond what was in use before the target was started."
+    )
     table.notes += dict.fromkeys(gpu.shared for s in summaries.values() for gpu in s.gpus if gpu.shared)
     return table
 

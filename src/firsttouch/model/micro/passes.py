@@ -171,7 +171,7 @@ class _PassSum:
         on_cpu = asked.starts_on == "cpu"
         duplicates = READ_MOSTLY in hints
         if duplicates and asked.updates:
-            raise NotModelled("stores to pages of which both agents have a copy")
+            raise NotModelled("stores to pages of which CPU and GPU both have a copy")
         if on_cpu:
             self._advise()
         if not on_cpu:
@@ -182,7 +182,7 @@ class _PassSum:
             self.counters["prefetch_ms"] = self._prefetch().value * 1e-6
             return self._answer(self._own(), Time())
         if asked.prefetch == "iteration":
-            raise NotModelled("what prefetches of pages that are there take")
+            raise NotModelled("prefetches of pages that are already resident")
         self._prefetch_back()
         if IN_PLACE & hints:
             remote_pass = self._remote()
@@ -259,7 +259,7 @@ class _PassSum:
         if "accessed-by-gpu" in hints:
             return Time()
         if (price := self._fault_price()) is None:
-            raise NotModelled("what it takes to map pages that stay on the CPU when a kernel faults on them")
+            raise NotModelled("the time to map pages that stay on the CPU when a kernel faults on them")
         time = price.of(self.asked.nbytes)
         self.sum.add("passes", "mapping of pages on which kernels fault", price, self.asked.nbytes, time)
         return time

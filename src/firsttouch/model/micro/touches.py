@@ -63,7 +63,7 @@ def first_touch(
         total.add("", what, price, nbytes, time, pages)
     value, low, high = (ms * 1e6 / pages for ms in total.total())
     if value <= 0:
-        raise Unsupported("the GPU uses pages that are there without a fault")
+        raise Unsupported("the GPU accesses existing pages without a fault")
     counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value}
     return Answer(value, low, high, counters, tuple(total.terms))
 
