@@ -69,8 +69,7 @@ def command(
             "--set",
             metavar="FACTOR=V1,V2",
             help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; or "
-            "a parameter of the "
-            "application.",
+            "a parameter of the application.",
         ),
     ] = None,
     relative_to: Annotated[
@@ -98,8 +97,7 @@ def command(
         typer.Option(
             "--explain",
             help="Show where the predicted time goes, which values of the platform matter most, and "
-            "when another strategy "
-            "becomes the fastest.",
+            "when another strategy becomes the fastest.",
         ),
     ] = False,
     device: Annotated[

@@ -496,8 +496,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
                 "which were held out."
             )
         sentences.append(
-            f"{prefix} Where a paper does not state a factor, the best point is "
-            "compared. The interval of a published value is that of its last digit, or the range that the paper states."
+            f"{prefix} Where a paper does not state a factor, the best point is compared. The interval of a published "
+            "value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)
     if comparison.is_about_predictions:

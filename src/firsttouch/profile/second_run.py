@@ -96,9 +96,8 @@ def build_patch(folder: Path, environment: Mapping[str, str]) -> Path:
     compiler = next(_compilers(environment), None)
     if compiler is None:
         raise UsageError(
-            "--exact needs nvcc, to build the code that it inserts into kernels: it is neither "
-            "on the PATH nor in CUDA_HOME nor in "
-            "/usr/local/cuda; pip install 'firsttouch[exact]'"
+            "--exact needs nvcc, to build the code that it inserts into kernels: it is neither on the PATH nor in "
+            "CUDA_HOME nor in /usr/local/cuda; pip install 'firsttouch[exact]'"
         )
     target = folder / "granules.fatbin"
     command = [compiler, "-arch=native", "--compile-as-tools-patch", "--fatbin", str(PATCH), "-o", str(target)]

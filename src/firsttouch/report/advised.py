@@ -118,9 +118,8 @@ def _strategy_table(advice: Advice) -> AdviceTable:
         rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "known"])
     heads = ["", "time", "from", "to", "least access", "whole buffers", "access by kernels"]
     note = (
-        f"Times are estimated; {advice.level} are between from and to, whichever bytes kernels "
-        "access. Least access: if "
-        "kernels access only the bytes that they certainly do. Whole buffers: if they access all of each buffer."
+        f"Times are estimated; {advice.level} are between from and to, whichever bytes kernels access. Least access: "
+        "if kernels access only the bytes that they certainly do. Whole buffers: if they access all of each buffer."
     )
     return AdviceTable("strategies", "Strategies", heads, rows, [note])
 

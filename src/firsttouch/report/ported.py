@@ -226,11 +226,10 @@ def _kernel_table(port: PortFindings) -> ProfileTable:
         return table
     slower = f", {kernel_use.slowdown:.1f} times as long" if kernel_use.slowdown else ""
     notes = [
-        f"Exact, in granules of 64 KiB: {kernel_use.recorded:,} of "
-        f"{count(kernel_use.launches, 'launch', 'launches')} were "
-        f"recorded in a second run{slower}; {kernel_use.alike:,} others are assumed to access the same bytes as "
-        "recorded launches of the same kernel, which never varied. "
-        f"{count(kernel_use.outside, 'access', 'accesses')} outside all buffers."
+        f"Exact, in granules of 64 KiB: {kernel_use.recorded:,} of {count(kernel_use.launches, 'launch', 'launches')} "
+        f"were recorded in a second run{slower}; {kernel_use.alike:,} others are assumed to access the same bytes as "
+        f"recorded launches of the same kernel, which never varied. {count(kernel_use.outside, 'access', 'accesses')} "
+        "outside all buffers."
     ]
     if kernel_use.varying:
         notes.append(f"Unseen: {count(kernel_use.varying, 'launch', 'launches')} of kernels whose accesses vary.")

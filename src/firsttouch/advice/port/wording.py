@@ -87,8 +87,7 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     if unseen.named and unseen.unrecorded > 0:
         yield (
             f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "
-            f"{counted(unseen.unrecorded, 'launch', 'launches')} access"
-            f"{'' if unseen.is_exact else ' (use --exact)'}"
+            f"{counted(unseen.unrecorded, 'launch', 'launches')} access{'' if unseen.is_exact else ' (use --exact)'}"
         )
     if unseen.unknown:
         yield f"which buffers {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} access"

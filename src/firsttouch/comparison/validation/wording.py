@@ -110,9 +110,8 @@ def measured_sentences(judged: MeasuredJudgement) -> Iterator[str]:
     )
     if judged.repeated_median is not None and judged.repeated_most is not None:
         yield (
-            f"For comparison, of {count(judged.repeated, 'pair')} of measurements of one point in "
-            "two directories, half "
-            f"differ by at most {percent(judged.repeated_median)}, and nine of ten by at most "
+            f"For comparison, of {count(judged.repeated, 'pair')} of measurements of one point in two directories, "
+            f"half differ by at most {percent(judged.repeated_median)}, and nine of ten by at most "
             f"{percent(judged.repeated_most)}."
         )
     if judged.inside is not None and judged.half_width is not None:
