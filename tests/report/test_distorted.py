@@ -23,7 +23,7 @@ from firsttouch.report.conclusions import conclusions
 from firsttouch.report.page import render
 
 RESULTS = Path(__file__).parents[2] / "results"
-HANDED_OUT = "the host hands out as it is used"
+HANDED_OUT = "the hypervisor allocates on first use"
 
 
 def all_there(facts: dict[str, dict[str, Any]]) -> None:

@@ -137,7 +137,7 @@ def test_advice_comes_first_and_says_what_its_numbers_are(name, ground, undrawn,
     first_findings.show_first_screen(found)
     title, _, advice, *rest = re.split(r"\n", capsys.readouterr().out)
     assert title == found.screen.title
-    assert advice.startswith(f"Advice ({ground}): Take ")
+    assert advice.startswith(f"Advice ({ground}): Use ")
     number, page = found.screen.numbers[0], unescape(render({name: results}, reportable_experiments()))
     assert any(line.startswith(number.head) for line in rest)
     places = [page.index(part) for part in (f"<b>Advice ({ground})</b>", f"{number.head}</a></dt>", "<figcaption>")]
@@ -164,7 +164,7 @@ def test_the_title_of_the_picture_is_its_message(name):
 def test_the_picture_of_applications_says_how_the_best_did():
     screen = conclusions(load_results(stored_run("h200-apps-1"))).screen
     best = min(screen.numbers, key=lambda number: number.finding.value.value)
-    assert screen.message == f"{best.head} takes {best.text}."
+    assert screen.message == f"{best.head} is {best.text}."
 
 
 @pytest.mark.parametrize(("share", "trusted"), [(0.9, False), (0.4, True)])

@@ -49,12 +49,12 @@ def test_a_sound_node_is_said_to_be_alike_with_the_share_of_the_stated_peak() ->
     assert screen.title.startswith("8 x NVIDIA H100 80GB HBM3, NVLink switch, ")
     assert said["Copies between GPUs, one way"] == (
         "374 GB/s over 256 MiB of device memory (copy-engine), 78 % of the link's stated 478 GB/s; "
-        "all 56 pairs alike within 1 %"
+        "all 56 pairs equal within 1 %"
     )
     assert "77 % of the link's stated 478 GB/s each way; all 28 pairs" in said["Copies between GPUs, both ways"]
-    assert said["Loads from another GPU"] == "700 ns from 1 GiB of device memory; all 56 pairs alike within 1 %"
+    assert said["Loads from another GPU"] == "700 ns from 1 GiB of device memory; all 56 pairs equal within 1 %"
     assert "GB/s of bus bandwidth over 256 MiB of device memory (xccl)" in said["All-reduce of 8 GPUs"]
-    assert said["Each of 8 GPUs"].endswith("for a copy from it: all 8 GPUs alike within 1 %")
+    assert said["Each of 8 GPUs"].endswith("for a copy from it: all 8 GPUs equal within 1 %")
     assert not screen.absent
 
 
@@ -62,10 +62,10 @@ def test_a_slow_pair_a_slow_gpu_and_an_absent_one_are_named() -> None:
     screen = screen_of(FAULTY)
     said = texts(screen)
     assert said["Copies between GPUs, one way"].endswith(
-        "41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s"
+        "41 of 42 pairs equal within 1 %, but cuda:2 to cuda:5 at 198 GB/s"
     )
-    assert "20 of 21 pairs alike within 1 %, but cuda:2 and cuda:5 at" in said["Copies between GPUs, both ways"]
-    assert "6 of 7 GPUs alike within 1 %, but cuda:6 at 2,390 GB/s; 620 ns" in said["Each of 7 GPUs"]
+    assert "20 of 21 pairs equal within 1 %, but cuda:2 and cuda:5 at" in said["Copies between GPUs, both ways"]
+    assert "6 of 7 GPUs equal within 1 %, but cuda:6 at 2,390 GB/s; 620 ns" in said["Each of 7 GPUs"]
     (absent,) = screen.absent
     assert absent.startswith("cuda:3 is not available: cuDevicePrimaryCtxRetain")
 
@@ -119,7 +119,7 @@ def test_pairs_that_are_apart_are_named_together_where_they_have_a_gpu_in_common
     assert list(said) == ["Copies between GPUs, one way"], said
     (text,) = said.values()
     assert all(part in text for part in words.split("{}")), text
-    assert f"{56 - len({(a, b) for a, b in slow if a != b})} of 56 pairs alike" in text
+    assert f"{56 - len({(a, b) for a, b in slow if a != b})} of 56 pairs equal" in text
 
 
 def test_values_that_differ_throughout_are_a_range_and_two_values_have_no_outlier() -> None:
@@ -145,11 +145,11 @@ def test_values_that_differ_throughout_are_a_range_and_two_values_have_no_outlie
 
 def test_pairs_and_gpus_that_were_not_measured_are_named() -> None:
     said = texts(screen_of(Node(), lambda r: (r.device, r.factors.get("peer")) != ("cuda:1", "cuda:2")))
-    assert "; 55 measured pairs of 56 (not cuda:1 to cuda:2) alike" in said["Copies between GPUs, one way"]
-    assert "; 55 measured pairs of 56 (not cuda:1 from cuda:2) alike" in said["Loads from another GPU"]
+    assert "; 55 measured pairs of 56 (not cuda:1 to cuda:2) equal" in said["Copies between GPUs, one way"]
+    assert "; 55 measured pairs of 56 (not cuda:1 from cuda:2) equal" in said["Loads from another GPU"]
     said = texts(screen_of(Node(gpus=3), lambda r: (r.experiment, r.device) != ("latency", "cuda:1")))
-    assert "for a copy from it: all 3 GPUs alike within 1 %" in said["Each of 3 GPUs"]
-    assert "own memory: 2 measured GPUs of 3 (not cuda:1) alike within 1 %" in said["Each of 3 GPUs"]
+    assert "for a copy from it: all 3 GPUs equal within 1 %" in said["Each of 3 GPUs"]
+    assert "own memory: 2 measured GPUs of 3 (not cuda:1) equal within 1 %" in said["Each of 3 GPUs"]
 
 
 def test_one_gpu_has_no_numbers_between_several() -> None:
@@ -194,7 +194,7 @@ def test_the_picture_is_all_pairs_one_way_and_both_ways_in_percent_of_the_stated
     assert cells["direction both", "cuda:5", "cuda:2"] == "41"
     assert "Blank" not in " ".join(drawing.notes)
     assert screen.message.startswith(
-        "Copies one way: 41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s."
+        "Copies one way: 41 of 42 pairs equal within 1 %, but cuda:2 to cuda:5 at 198 GB/s."
     )
 
 
@@ -246,7 +246,7 @@ def test_a_plain_run_says_for_which_pairs_its_messages_hold_and_draws_no_matrix_
     node = Node(every=False)
     said = texts(screen_of(node))
     assert said["Messages between GPUs"].endswith("measured from cuda:0 to cuda:1, for 56 equal pairs")
-    assert "all 28 pairs alike" in said["Copies between GPUs, both ways"]
+    assert "all 28 pairs equal" in said["Copies between GPUs, both ways"]
     figures = {}
     for name in ("p2p-direct", "p2p-message", "p2p-copy", "p2p-latency"):
         known = all_experiments()[name]
@@ -261,12 +261,12 @@ def test_a_plain_run_says_for_which_pairs_its_messages_hold_and_draws_no_matrix_
 @pytest.mark.parametrize(
     ("experiment", "said"),
     [
-        ("p2p-copy", "copy-engine 374 GB/s (55 of 56 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s)"),
-        ("p2p-direct", "read 330 GB/s (55 of 56 pairs alike within 1 %, but cuda:5 in that of cuda:2 at 174 GB/s)"),
-        ("p2p-message", "xccl 364 GB/s in device memory (55 of 56 pairs alike within 1 %, but cuda:2 to cuda:5 at"),
+        ("p2p-copy", "copy-engine 374 GB/s (55 of 56 pairs equal within 1 %, but cuda:2 to cuda:5 at 198 GB/s)"),
+        ("p2p-direct", "read 330 GB/s (55 of 56 pairs equal within 1 %, but cuda:5 in that of cuda:2 at 174 GB/s)"),
+        ("p2p-message", "xccl 364 GB/s in device memory (55 of 56 pairs equal within 1 %, but cuda:2 to cuda:5 at"),
         (
             "p2p-latency",
-            "700 ns (all 56 pairs alike within 1 %), 1.13 times ... own (620 ns, cuda:",
+            "700 ns (all 56 pairs equal within 1 %), 1.13 times ... own (620 ns, cuda:",
         ),
     ],
 )
@@ -295,8 +295,8 @@ def test_sections_compare_no_pairs_over_different_links() -> None:
     rows = [r if {r.device, r.factors["peer"]} in linked else slowed(r)
             for r in measured_on(Node(gpus=4)) if r.experiment == "p2p-copy"]  # fmt: skip
     said = " ".join(sentences(all_experiments()["p2p-copy"].findings(rows, None)))
-    assert "copy-engine 37.4 GB/s where the link has 47.8 GB/s each way (all 8 pairs alike within 1 %)" in said
-    assert "copy-engine 374 GB/s where the link has 478 GB/s each way (all 4 pairs alike within 1 %)" in said
+    assert "copy-engine 37.4 GB/s where the link has 47.8 GB/s each way (all 8 pairs equal within 1 %)" in said
+    assert "copy-engine 374 GB/s where the link has 478 GB/s each way (all 4 pairs equal within 1 %)" in said
 
 
 def test_runs_of_a_node_show_the_same_of_engines_that_are_as_good() -> None:
@@ -375,7 +375,7 @@ def test_partitions_are_equals_and_no_gpus_of_their_own() -> None:
             peer.link = "same GPU" if int(peer.name[-1]) // 2 == i // 2 else peer.link
     screen = first_screen(Results(known, None, rows, []), [])
     assert screen.title.startswith("2 x NVIDIA H100 80GB HBM3 (4 partitions, CPX, NPS1), NVLink switch, ")
-    assert "all 4 partitions alike" in texts(screen)["Each of 4 partitions"]
+    assert "all 4 partitions equal" in texts(screen)["Each of 4 partitions"]
 
 
 def test_a_link_that_joins_some_pairs_only_is_said_to() -> None:
