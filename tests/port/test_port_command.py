@@ -232,7 +232,7 @@ def test_many_findings_fit_on_a_screen(tmp_path: Path):
     shown = call("port", profile(tmp_path / "p", calls.traced, callers=names()))
     lines = shown.stdout.splitlines()
     assert len(lines) <= 25
-    assert "solve 5 things" in " ".join(" ".join(lines[:2]).split())
+    assert "fix 5 hazards" in " ".join(" ".join(lines[:2]).split())
 
 
 def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):

@@ -180,8 +180,8 @@ def test_what_is_not_needed_is_said():
     calls.launch(lost)
     assert never
     unused = {b.place.line: " ".join(b.unused) for b in of(calls).blocks}
-    assert_states(unused[1], "nothing")
-    assert_states(unused[2], "no launch")
+    assert_states(unused[1], "no kernel", "not copied")
+    assert_states(unused[2], "no kernel")
     assert_states(unused[3], "written", "never copied back")
     calls.calls.append(calls.calls[-1].__class__(t=1.0, correlation=99, arguments=None))
     assert [b.unused for b in of(calls).blocks if b.place.line == 1] == [[]], "an unknown launch may name it"
@@ -486,7 +486,7 @@ def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
     unused = {b.place.line: b.unused for b in of(calls).blocks}
     written, idle = unused[1]
     assert_states(written, "never copied back")
-    assert_states(idle, "not used any more", "held most")
+    assert_states(idle, "no longer used", "peak")
     assert not unused[2]
 
 

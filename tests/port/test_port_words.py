@@ -92,59 +92,64 @@ SINCE = {"since": ":11", "part": " (32 KiB of 1 MiB compared)"}
 WRITER = SINCE | {"writer": "update"}
 WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
     "concurrent": {
-        "written": ({}, "the CPU writes it between a launch that names its block and the next wait", ""),
+        "written": ({}, "the CPU writes it after a kernel launch that may use it, before the next synchronization", ""),
         "prepared": (
             {},
-            "the CPU prepares other bytes for a block that a kernel may still use",
-            "they were prepared before the launch",
+            "the CPU prepares new data for a buffer that a kernel may still use",
+            "the data were prepared before the launch",
         ),
     },
     "free-memory": {
-        "asked": ({}, "that of the device is asked for", ""),
-        "allocates": ({}, "that of the device is asked for; the same function then allocates, likely by it", ""),
+        "asked": ({}, "the program queries the free memory of the device", ""),
+        "allocates": (
+            {},
+            "the program queries the free memory of the device, and the same function then allocates, probably "
+            "accordingly",
+            "",
+        ),
     },
     "partial": {
-        "h2d": ({}, "part of a block, copied to the device", ""),
-        "d2h": ({}, "part of a block, copied back", ""),
+        "h2d": ({}, "only part of a buffer is copied to the device", ""),
+        "d2h": ({}, "only part of a buffer is copied back", ""),
         "adjacent": (
             {},
-            "two blocks are filled from adjacent bytes of the host, parts of one array",
-            "two arrays lie side by side",
+            "two buffers are filled from adjacent host memory, probably parts of one array",
+            "they are two arrays that happen to be adjacent",
         ),
     },
     "stack": {
-        "blocking": ({}, "harmless as long as its copies block", ""),
-        "ended": ({}, "copied without blocking, and its function has ended before the wait", ""),
-        "waited": ({}, "copied without blocking, and used until a wait", ""),
+        "blocking": ({}, "harmless as long as its copies are synchronous", ""),
+        "ended": ({}, "copied asynchronously, and its function returned before the next synchronization", ""),
+        "waited": ({}, "copied asynchronously, and used until the next synchronization", ""),
     },
     "static": {"device": ({}, "of the device", ""), "host": ({}, "of the host", "")},
     "hidden": {
         "container": (
             {},
-            "the first touches are in a container of the C++ library",
-            "that memory was given back and is used anew, or comes from an allocator of the program",
+            "a container of the C++ library touches the memory first",
+            "that memory was freed and reused, or comes from the program's own allocator",
         ),
         "library": (
             {},
-            "the first touches are in a library",
-            "that memory was given back and is used anew, or comes from an allocator of the program",
+            "a library touches the memory first",
+            "that memory was freed and reused, or comes from the program's own allocator",
         ),
     },
     "restoring": {
         "overwritten": (
             WRITER,
-            "its bytes are those of :11 (32 KiB of 1 MiB compared), and update has overwritten them",
-            "the rest of them differs",
+            "it copies the bytes of :11 (32 KiB of 1 MiB compared) again, after update overwrote them",
+            "the bytes that were not compared differ",
         ),
         "perhaps overwritten": (
             WRITER,
-            "its bytes are those of :11 (32 KiB of 1 MiB compared), and update may have overwritten them",
+            "it copies the bytes of :11 (32 KiB of 1 MiB compared) again, and update may have overwritten them",
             "that kernel does not write them",
         ),
         "back": (
             SINCE,
-            "a copy back of what the CPU overwrote, with the bytes of :11 (32 KiB of 1 MiB compared)",
-            "the rest of them differs",
+            "it copies the bytes of :11 (32 KiB of 1 MiB compared) back again, after the CPU overwrote them",
+            "the bytes that were not compared differ",
         ),
     },
 }
@@ -167,16 +172,16 @@ def test_each_finding_says_what_happens_and_what_innocent_reading_remains(kind: 
 @pytest.mark.parametrize(
     ("kind", "coverage", "said"),
     [
-        ("concurrent", Coverage(limit="not watched"), "as far as copies tell, without --host"),
+        ("concurrent", Coverage(limit="not watched"), "judged by copies only, without --host"),
         (
             "concurrent",
             Coverage(limit="not while kernels ran"),
-            "as far as copies tell, since no range of the host was watched while kernels ran",
+            "judged by copies only, since no host memory was watched while kernels ran",
         ),
         (
             "concurrent",
             Coverage(limit="partly watched", grounds={"watched": "1", "ranges": "2 ranges"}),
-            "1 of 2 ranges of the host were watched while kernels ran",
+            "1 of 2 ranges of host memory were watched while kernels ran",
         ),
         (
             "hidden",
@@ -186,7 +191,7 @@ def test_each_finding_says_what_happens_and_what_innocent_reading_remains(kind: 
         (
             "hidden",
             Coverage(limit="partly sampled", grounds={"unknown": "1", "ranges": "2 ranges"}),
-            "1 of 2 ranges of the host have no sampled first touch",
+            "1 of 2 ranges of host memory have no sampled first touch",
         ),
     ],
 )
@@ -196,7 +201,7 @@ def test_how_far_a_hazard_was_looked_for_is_said(kind: str, coverage: Coverage, 
     assert limit_words(hazard, coverage) == said
 
 
-LESS = "A unified p holds at most 3 MiB less of 6 MiB and"
+LESS = "A unified version of p saves at most 3 MiB of 6 MiB at the peak and"
 
 
 @pytest.mark.parametrize(
@@ -205,11 +210,10 @@ LESS = "A unified p holds at most 3 MiB less of 6 MiB and"
         (
             0,
             0,
-            "p copies no buffer between host and device, so that a unified version saves nothing; nothing that stands "
-            "in the way was found.",
+            "p copies no buffer between host and device, so a unified version saves nothing; no hazard was found.",
         ),
-        (1, 1, f"{LESS} does without its 1 copy (2 MiB); solve 1 thing first."),
-        (3, 2, f"{LESS} needs none of 3 copies (2 MiB); solve 2 things first."),
+        (1, 1, f"{LESS} does not need its 1 copy (2 MiB); fix 1 hazard first."),
+        (3, 2, f"{LESS} needs none of the 3 copies (2 MiB); fix 2 hazards first."),
     ],
 )
 def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
@@ -229,22 +233,22 @@ NOTHING_UNSEEN = UnseenUse(
         (
             {"pooled": 1},
             [
-                "the buffers within 1 block that an allocator of the program divides, so that what is said of blocks "
-                "is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
+                "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one buffer; "
+                "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
             ],
         ),
         (
             {"named": 2, "unrecorded": 3},
-            ["what kernels use within 2 blocks that 3 launches may use as a whole (--exact tells)"],
+            ["which bytes of 2 buffers the kernels of 3 launches access (use --exact)"],
         ),
         (
             {"named": 2, "unrecorded": 3, "is_exact": True},
-            ["what kernels use within 2 blocks that 3 launches may use as a whole"],
+            ["which bytes of 2 buffers the kernels of 3 launches access"],
         ),
-        ({"unknown": 1}, ["which blocks 1 of 5 launches use"]),
+        ({"unknown": 1}, ["which buffers 1 of 5 launches access"]),
         ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again"]),
-        ({"gpus": 2}, ["which of 2 GPUs takes a unified buffer: several GPUs are not modelled"]),
-        ({"strange": 1}, ["memory that 1 launch name and no recorded call allocated (pools, VMM)"]),
+        ({"gpus": 2}, ["which of 2 GPUs a unified buffer would be on: several GPUs are not modelled"]),
+        ({"strange": 1}, ["memory that is passed to 1 launch and that no recorded call allocated (pools, VMM)"]),
         ({"outside": 2}, ["2 copies of memory that no recorded call allocated"]),
     ],
 )

@@ -227,11 +227,11 @@ def test_blocks_are_found_through_pointers_in_memory(tmp_path: Path) -> None:
     assert page is not None
     rows = page.tables[0].rows
     assert len(rows) < 40
-    assert sum(row[0].endswith(", 51 alike") for row in rows) == 12
+    assert sum(row[0].endswith(", 51 of these") for row in rows) == 12
 
 
 def test_what_kernels_use_of_static_variables_that_nothing_copies_matters_to_nobody(tmp_path: Path) -> None:
     """Objects of CUDA's C++ library are empty, but each is a variable of the device that any kernel may name."""
     port = findings_of("hec-softmax", tmp_path)
     assert sum(block.kind == "device_static" for block in port.blocks) == 10
-    assert any("within 2 blocks" in sentence for sentence in port.unseen)
+    assert any("bytes of 2 buffers" in sentence for sentence in port.unseen)

@@ -39,7 +39,9 @@ def test_the_section_has_the_answer_the_picture_and_every_row():
     shown = interfaces_section(OWN)
     assert_states(shown.summary, "copy-engine", "2 of 4 cases", "kernel in 1", "1 without")
     (answer,) = shown.parts[0].open
-    assert_states(answer.text, "kernel at 4 KiB (4 times as fast)", "copy-engine or kernel at 64 KiB", "copy-engine from 1 MiB")
+    assert_states(
+        answer.text, "kernel at 4 KiB (4 times as fast)", "copy-engine or kernel at 64 KiB", "copy-engine from 1 MiB"
+    )
     (crossover,) = shown.crossovers
     assert "kernel to copy-engine between 4 KiB and 1 MiB" in crossover
     assert [row[2:4] for row in shown.rows][::2] == [["4 KiB", "kernel"], ["1 MiB", "copy-engine"]]

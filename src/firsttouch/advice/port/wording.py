@@ -21,9 +21,9 @@ def headline(name: str, saved: SavedBytes, copies: int, copied: int, hazards: in
     if not copies:
         return f"{name} copies no buffer between host and device, so a unified version saves nothing; {first}."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
-    less = f"at most {format_size(saved.bytes, 3)} less than {format_size(saved.of, 3)}"
+    less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
-    return f"A unified version of {name} uses {less} of memory and {without} {copied_words}; {first}."
+    return f"A unified version of {name} saves {less} and {without} {copied_words}; {first}."
 
 
 def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> PortFinding:
@@ -98,6 +98,6 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         yield f"which of {unseen.gpus} GPUs a unified buffer would be on: several GPUs are not modelled"
     if unseen.strange:
         launches = counted(unseen.strange, "launch", "launches")
-        yield f"memory that {launches} take as an argument and that no recorded call allocated (pools, VMM)"
+        yield f"memory that is passed to {launches} and that no recorded call allocated (pools, VMM)"
     if unseen.outside:
         yield f"{counted(unseen.outside, 'copy', 'copies')} of memory that no recorded call allocated"
