@@ -233,8 +233,8 @@ NOTHING_UNSEEN = UnseenUse(
         (
             {"pooled": 1},
             [
-                "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one buffer; "
-                "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
+                "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one "
+                "buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
             ],
         ),
         (
