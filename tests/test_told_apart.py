@@ -101,7 +101,7 @@ def refused(*words: object) -> str:
 
 
 def test_predictions_are_no_source_of_prices_and_are_not_joined_with_measurements(predicted: Path, tmp_path: Path):
-    assert_states(refused("advise", predicted), "predictions", "source of prices")
+    assert_states(refused("advise", predicted), "predictions", "basis of advice")
     assert "was predicted, not measured" in refused("fit", predicted, "--out", tmp_path / "mine.json")
     assert_states(refused("claims", predicted, stored_run("h200-x2-quick")), "one was measured", "the other predicted")
     assert "was predicted, not measured" in refused("validate", "--measured", predicted)

@@ -45,7 +45,8 @@ def test_the_answer_is_the_run_of_the_fastest_over_the_size(written: Write, caps
     out, data = " ".join(capsys.readouterr().out.split()), firsttouch.interfaces(directory)
     (answer,) = data["answers"]
     assert [row["fastest"] for row in data["rows"]] == [["kernel"], ["kernel"], ["copy-engine"], ["copy-engine"]]
-    assert_states(answer["text"], "kernel to 64 KiB (up to 4 times, at 4 KiB)", "copy-engine from 1 MiB (up to 3 times")
+    faster = ("kernel to 64 KiB (up to 4 times as fast, at 4 KiB)", "copy-engine from 1 MiB (up to 3 times as fast")
+    assert_states(answer["text"], *faster)
     assert out.startswith(data["summary"])
     assert_states(data["summary"], "Copies: kernel", "2 of 4 cases", "copy-engine in 2", "1 of 1 comparison")
     assert f"{answer['shared']} {answer['text']}" in out
@@ -137,4 +138,4 @@ def test_results_of_real_machines_are_answered(capsys: Out) -> None:
     invoke(interfaces.command, stored_run("h200-collective"))
     assert "no choice to compare" in capsys.readouterr().out
     invoke(interfaces.command, stored_run("h200-pairs"), ["copy"])
-    assert "kernel\n    at 16 MiB (1.07 times), copy-engine or peer-call" in capsys.readouterr().out
+    assert_states(capsys.readouterr().out, "kernel at 16 MiB (1.07 times as fast), copy-engine or peer-call")

@@ -68,7 +68,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="firsttouch",
     cls=_Commands,
-    help="Measure, explain and predict how CPU-GPU memory management behaves.",
+    help="Measure, explain and predict CPU-GPU memory management.",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,

@@ -81,8 +81,8 @@ class UnseenUse:
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     if unseen.pooled:
         yield (
-            f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each pool "
-            "is treated as one buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
+            f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
+            "pool is treated as one buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
