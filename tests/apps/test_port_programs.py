@@ -33,7 +33,7 @@ from firsttouch.workers.session import OpenDevices, Session
 PROGRAMS = port_programs()
 REASONS = {
     ("port-static", "opencl:0", "discrete"): "no variables of a whole file",
-    ("port-concurrent", "cpu", "naive"): "not observed in 5 runs: sums have words of the next frame",
+    ("port-concurrent", "cpu", "naive"): "not observed in 5 runs: sums contain words of the next frame",
     ("port-free-memory", "cpu", "naive"): "has no counter of free memory",
     ("port-free-memory", "opencl:0", "naive"): "has no counter of free memory",
     ("port-partial", "cpu", "naive"): "no unified-memory events",

@@ -22,7 +22,7 @@ from firsttouch.report.ported import ported_page
 
 RECORDED = Path(__file__).parent / "recorded"
 Finding = tuple[str, str, str]
-"""Kind, certainty and place. Copies that move what the other side holds are of the kind 'needless'; a hidden allocator
+"""Kind, certainty and place. Redundant copies are of the kind 'needless'; a hidden allocator
 has the place of the block, and what is static on the host says so.
 """
 

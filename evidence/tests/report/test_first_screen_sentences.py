@@ -210,11 +210,13 @@ def host_copy(lines: Lines, rate: str, size: str, allocator: str) -> None:
     same(size, row["factors"]["size"])
 
 
-def mean_of_strategy(lines: Lines, name: str, ratio: str, n: str) -> None:
+def mean_of_strategy(lines: Lines, name: str, times: str, word: str, n: str) -> None:
     ratios = [
         mid(rows[name]) / mid(rows["explicit"]) for rows in lines.apps().values() if {name, "explicit"} <= set(rows)
     ]
-    same(ratio, geometric_mean(ratios))
+    mean = geometric_mean(ratios)
+    assert word == ("slow" if mean >= 1 else "fast")
+    same(times, max(mean, 1 / mean))
     assert int(n) == len(ratios)
 
 
@@ -413,7 +415,7 @@ def all_threads(lines: Lines, one: str, every: str) -> None:
     same(every, lines.touch(0))
 
 
-def huge_pages(lines: Lines, huge_count: str, huge: str, base_count: str, base: str) -> None:
+def huge_pages(lines: Lines, huge: str, huge_count: str, base: str, base_count: str) -> None:
     assert (int(huge_count.replace(",", "")), int(base_count.replace(",", ""))) == (
         lines.pages("huge"),
         lines.pages("base"),
@@ -426,7 +428,7 @@ def huge_pages(lines: Lines, huge_count: str, huge: str, base_count: str, base: 
 OF_SIZE = f"(?: with {S} of buffers)?"
 TRIAD, LOAD, STORES = f"in a triad over {S}", f"{T} for a load from {S}", "( with non-temporal stores)?"
 LIMIT = rf"{N} % of the {N} GB/s that the"
-LATER = "(; the host hands memory out as it is used, so a first touch may take longer than on hardware)?"
+LATER = "(; the hypervisor allocates memory on first use, so a first touch may take longer than on bare metal)?"
 USE = "1 GiB that the CPU writes, kernels update and the CPU reads back"
 SENTENCES: dict[str, Callable[..., None]] = {
     rf"The GPU, in its own memory: {N} GB/s {TRIAD}, {LIMIT} memory allows; {LOAD}": gpu_own,
@@ -436,45 +438,47 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"allows; {N} GB/s (from|to) malloc": copies,
     rf"First touch of a {S} page, of {N}: (?:{T}(?: \({N} to {T}\))? by the GPU in {NAME} memory; )?"
     rf"{T} by one CPU thread in {NAME} memory"
-    "(, which the host hands out as it is used)?":
+    "(, which the hypervisor allocates on first use)?":
         first_touch,
-    rf"Managed memory written by the CPU: {N}(?: \({N} to {N}\))? times as long as a copy \({T}, not {T}, for {N} "
-    rf"passes over {S}; {T} with prefetch\)": managed,
+    rf"Managed memory written by the CPU: {N}(?: \({N} to {N}\))? times as long as a copy \({T} instead of {T}, for "
+    rf"{N} passes over {S}; {T} with prefetch\)": managed,
     rf"Launch of a kernel: {T}(?: \({N} to {T}\))? until it has ended": launch,
     rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory{STORES}": cpu_stream,
     rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
     rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
-    rf"{NAME}: {N} times explicit's time, geometric mean of {N} applications(?: without [\w, ]+)?": mean_of_strategy,
-    rf"Take {NAME}: it is the fastest of (up to )?{N} strategies in {N} of {N} applications{OF_SIZE}, "
-    rf"(?:clearly in {N}|each of them run once)\.": fastest,
+    rf"{NAME}: {N} times as (fast|slow) as explicit, geometric mean of {N} applications(?: without [\w, ]+)?":
+        mean_of_strategy,
+    rf"Use {NAME}: it is the fastest of (up to )?{N} strategies in {N} of {N} applications{OF_SIZE}, "
+    rf"(?:clearly in {N}|each run once)\.": fastest,
     rf"No strategy is clearly the fastest in any of {N} applications{OF_SIZE}; most often it is {NAME}, in {N}\.":
         nobody,
-    rf"The slowest on average is {NAME}(?: \(not told apart from ([^)]*)\))?: it takes {N} times as long as {NAME} "
-    rf"\(geometric mean of {N} applications( that ran under all strategies)?\)\.": slowest,
-    rf"The largest (clear )?loss with {NAME} is in {NAME}: {T}, against {T} under {NAME}(?: \(not told apart from "
+    rf"The slowest on average is {NAME}(?: \(no clear difference from ([^)]*)\))?: it takes {N} times as long as "
+    rf"{NAME} \(geometric mean of {N} applications( that ran under all strategies)?\)\.": slowest,
+    rf"The largest (clear )?loss with {NAME} is in {NAME}: {T}, against {T} under {NAME}(?: \(no clear difference from "
     r"([^)]*)\))?\.": loss,
-    rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies(?: \(not told apart from "
+    rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies(?: \(no clear difference from "
     rf"([^)]*)\))?; {T} under {NAME}, the slowest":
         fastest_of_one,
-    rf"(?:Take )?([A-Za-z][a-z0-9+_-]*(?:(?:, | or ){NAME[1:-1]})*) for {NAME}{OF_SIZE}"
+    rf"Use ([A-Za-z][a-z0-9+_-]*(?:(?:, | or ){NAME[1:-1]})*) for {NAME}{OF_SIZE}"
     rf"(?:; {NAME} is (?:simpler|the simplest) to write)?: a run takes {T}(?: \({N} to {T}\))?, against {T} under "
     rf"{NAME}(, the slowest)?(, each run once)?\.": take_for_one,
     rf"For {NAME}{OF_SIZE} no strategy is clearly faster than {NAME}, which takes {T}\.": none_faster,
-    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}(?:, {NAME} {T})?"
-    rf"(?:; {NAME} from {N} iterations on the same buffers on)?{LATER}\.":
+    rf"Use {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}(?:, {NAME} {T})?"
+    rf"(?:; use {NAME} for {N} or more iterations on the same buffers)?{LATER}\.":
         estimate,
-    rf"Not known for {USE}: by the estimates, {NAME} takes the least, {T} besides the kernels, explicit {T}; "
-    rf"([\w+, -]*) may take as little, which `firsttouch app` tells"
-    rf"(?:; {NAME} from {N} iterations on the same buffers on)?{LATER}\.": unsure,
-    rf"This machine has no GPU of its own: {DEVICE} is the processor itself, where no memory method is better than "
-    r"another, as nothing has to move; `firsttouch app NAME --device model:gh200` predicts those of a GPU\.": no_gpu,
-    rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, faults take {T} per GiB\.": prefetched,
+    rf"No clear answer for {USE}: {NAME} has the lowest estimate, {T} besides the kernels, explicit {T}; "
+    rf"([\w+, -]*) may be as fast, which `firsttouch app` can measure"
+    rf"(?:; use {NAME} for {N} or more iterations on the same buffers)?{LATER}\.": unsure,
+    rf"This machine has no GPU: {DEVICE} is the CPU itself, where no memory strategy is better than another, since no "
+    r"data has to move; `firsttouch app NAME --device model:gh200` predicts strategies on a GPU\.": no_gpu,
+    rf"Prefetch managed buffers before kernels use them: a prefetch takes {T} per GiB, faults take {T} per GiB\.":
+        prefetched,
     rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
     r"as fast, but locking the pages takes time\.": page_locked,
-    rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
+    rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, and by all threads {T} per "
     r"GiB\.": all_threads,
-    rf"Use huge pages, which a program must ask for here \(madvise\): the first touch of {N} by all threads takes "
-    rf"{T} per GiB, of {N} base pages {T} per GiB\.": huge_pages,
+    rf"Use huge pages, which a program must request here \(madvise\): their first touch by all threads takes {T} per "
+    rf"GiB \({N} pages\), that of base pages {T} per GiB \({N} pages\)\.": huge_pages,
 }  # fmt: skip
 
 

@@ -58,8 +58,8 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: its memory at the base point, otherwise what differs from it."""
     base = {"allocator": shared_or_main_allocator(device), **BASE}
     words = {
-        "turns": "{} round trips",
-        "gap_us": "{} us between round trips",
+        "turns": "{} turns",
+        "gap_us": "{} us between turns",
         "size": "{} B",
         "operation": "the CPU writes too",
         "kernel": "the kernel uses {}s",
