@@ -146,8 +146,8 @@ def _runs_in_words(runs: Sequence[int]) -> str:
 def _speeds(row: AlikeExperiments) -> str:
     """'1.2 to 1.5 times as fast', '1.2 to 1.5 times as slow', or '1.2 times as slow to 1.5 times as fast'."""
     speeds = sorted(times_as_fast(group.better, group.ratio)[0] for group in row.experiments if group.ratio)
-    ends = [1.0 if _speed(1 / speed) == "1.00" else speed for speed in (speeds[0], speeds[-1])]
-    ends = [times_as(speed, "fast", "slow", _speed) for speed in ends]
+    extremes = [1.0 if _speed(1 / speed) == "1.00" else speed for speed in (speeds[0], speeds[-1])]
+    ends = [times_as(speed, "fast", "slow", _speed) for speed in extremes]
     (least, word), (most, same_word) = (end.split(" ", 1) for end in ends)
     if word != same_word:
         return " to ".join(ends)
