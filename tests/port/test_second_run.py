@@ -151,7 +151,7 @@ def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_p
     first = told["kernels"][0]
     assert (first["kernel"], first["launches"], first["used"], first["bytes"]) == ("first", 1, 1 << 16, 4 << 20)
     assert f"{first['kernel']} accesses 64 KiB of 4 MiB" in " ".join(shown.stderr.split())
-    assert "--exact tells" not in shown.stderr
+    assert "use --exact" not in shown.stderr
     (table,) = [table for table in ported_page(read(tmp_path / "p")).tables if table.anchor == "kernels"]  # type: ignore[union-attr]
     assert ["third", "main shares.c:24", "4 MiB", "1", "1.38 MiB", "34.4 %", "1.38 MiB", "1.38 MiB"] in table.rows
     program = call("port", "--program", str(tmp_path / "p"))
