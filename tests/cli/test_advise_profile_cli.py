@@ -19,6 +19,7 @@ from tests.texts import assert_states
 import firsttouch
 from firsttouch.advice import advisor
 from firsttouch.advice.profiled import advise_profile
+from firsttouch.base.errors import NOT_JUDGED
 from firsttouch.profile.schema import Caller
 from firsttouch.records.reading import load_results
 from firsttouch.report.advised import render
@@ -54,7 +55,8 @@ def traced(tmp_path: Path) -> Path:
 
 def test_a_journal_is_advised_on_with_its_lines(traced: Path) -> None:
     done, found = call("advise", H200, "--profile", traced), firsttouch.advise(H200, profile=traced)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (NOT_JUDGED, "")  # of the unchanged program, the difference is not clear
+    assert found["verdict"]["kind"] == "not known"
     text = " ".join(done.stdout.split())
     assert found["take"] == "explicit+pinned"
     assert text.startswith(" ".join(found["sentences"]))
@@ -76,7 +78,7 @@ def test_json_and_python_have_the_same_and_follow_the_schema(traced: Path) -> No
 
 def test_a_platform_needs_no_run(traced: Path) -> None:
     done = call("advise", "--profile", traced, "--device", "model:gh200")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, NOT_JUDGED), done.stderr
     assert done.stdout.startswith("Predicted for gh200: ")
 
 

@@ -53,8 +53,7 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[Statement]
     """The answer in at most three sentences."""
     best, *alike = advice.verdict.strategies
     texts = [_answer(advice, traced, advice.row(best)), *turn_lines(traced)]
-    if advice.verdict.kind == "not known":
-        texts.append(caption(turn_text(advice.turns[0])))
+    texts += [caption(turn_text(turn)) for turn in advice.turns[:1] if advice.verdict.kind == "not known"]
     if alike:
         texts.append(f"No clear difference from {best}: {first_few(alike, MOST_ALIKE)}.")
     return [Statement(text, advice.predicted) for text in texts[:MOST]]
@@ -71,12 +70,17 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
             f"Leave {name} unchanged: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
             f"{verb}: {quantity(best.ms, 'ms')}."
         )
+    if not_apart([program_row], best):
+        return (
+            f"No clear answer for {name}: memory adds an estimated {own_ms} to the unchanged program and "
+            f"{quantity(best.ms, 'ms')} under {best.strategy}, a difference within the error of the estimates; measure "
+            "both."
+        )
     saved = ""
     if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
         saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
     only = "Use" if advice.verdict.kind != "not known" else "Of the strategies with an estimate, use"
-    apart = "; this difference is within the error of the estimates" if not_apart([program_row], best) else ""
-    return f"{only} {best.strategy}: {adds} instead of the {own_ms} of the unchanged {name}{saved}{apart}."
+    return f"{only} {best.strategy}: {adds} instead of the {own_ms} of the unchanged {name}{saved}."
 
 
 def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:

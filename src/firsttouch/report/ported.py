@@ -15,6 +15,7 @@ from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.profile.content import Profile
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
@@ -27,7 +28,7 @@ from firsttouch.report.profile_tables import DASH, ProfileTable, size
 
 MOST_ROWS = 100
 _MOST_TIMES = 8
-_FIRST = "managed"
+_FIRST = next(s for s in STRATEGIES.values() if not s.duplicated and s.allocator == common_allocator("shared"))
 """The strategy of which the page lists the changes; others need the same, and a prefetch or advice more."""
 
 
@@ -53,7 +54,7 @@ def ported_page(profile: Profile) -> PortedPage | None:
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
     candidates = [
-        _edit_table(edits(run, port, Places(profile.callers), STRATEGIES[_FIRST]), port),
+        _edit_table(edits(run, port, Places(profile.callers), _FIRST), port),
         _block_table(port),
         _findings(port),
         _needless(port),
@@ -93,8 +94,8 @@ EDIT_HEADS = ["change", "lines", "calls", "bytes"]
 
 def _edit_table(changes: Sequence[Edit], port: PortFindings) -> ProfileTable:
     note = (
-        f"For {_FIRST} memory. Lines, calls and bytes are exact. What each strategy would add, and what to change for "
-        f"the best one: firsttouch advise RUN --profile {port.directory} --out {port.directory}"
+        f"For {_FIRST.name} memory. Lines, calls and bytes are exact. What each strategy would add, and what to change "
+        f"for the best one: firsttouch advise RUN --profile {port.directory} --out {port.directory}"
     )
     rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
     return ProfileTable("edits", "What to change", EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
