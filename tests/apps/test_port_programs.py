@@ -38,7 +38,7 @@ REASONS = {
     ("port-free-memory", "opencl:0", "naive"): "has no counter of free memory",
     ("port-partial", "cpu", "naive"): "no unified-memory events",
     ("port-partial", "opencl:0", "naive"): "no unified-memory events",
-    ("port-stack", "cpu", "naive"): "not observed in 5 runs: the kernel stores into a frame",
+    ("port-stack", "cpu", "naive"): "not observed in 5 runs: the kernel stores into the stack frame",
     ("port-stack", "opencl:0", "naive"): "no kernel reaches the stack",
     ("port-static", "cpu", "naive"): "not observed in 5 runs: a static variable of the host",
 }

@@ -68,7 +68,7 @@ def test_closed_stdin_and_few_descriptors(tmp_path, prepare):
     out = tmp_path / "out"
     done = report_of(out, prepare)
     assert done.returncode == 0, done.stderr
-    assert (out / "report.html").read_text().endswith("</html>")
+    assert (out / "report.html").read_text().rstrip().endswith("</html>")
 
 
 def test_json_says_that_there_is_no_report(tmp_path):

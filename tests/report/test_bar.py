@@ -24,7 +24,7 @@ def test_a_bar_has_a_whisker_where_it_is_a_median():
         ("pinned", 60.0 * 0.988, 60.0, 60.0 * 1.012),
     ]
     assert drawing.title == "Time by allocator"
-    assert drawing.notes == ["Whiskers are the 95 % interval of the median."]
+    assert drawing.notes == ["Whiskers are the 95 % interval of the median of this run."]
     assert {"malloc", "pinned", "40 ns", "60 ns"} <= set(texts)
 
 

@@ -129,6 +129,6 @@ def _edits_locking(
     size = sum(partner.bytes for partner in plain)
     text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
     if len(touched) == len(plain):
-        return [Edit("lock", f"{text}, first touched at", _lines(touched), len(plain), size)]
+        return [Edit("lock", f"{text}, first touched there", _lines(touched), len(plain), size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
-    return [Edit("lock", f"{text}, used by the copies at", lines, len(plain), size)]
+    return [Edit("lock", f"{text}, which the copies use", lines, len(plain), size)]

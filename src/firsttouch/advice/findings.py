@@ -11,7 +11,7 @@ from typing import TypeAlias
 from firsttouch.advice.advisor import choose_device, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.settings import Settings, settings
-from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR
+from firsttouch.advice.verdict import SIMILAR
 from firsttouch.advice.wording import in_few_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
@@ -20,7 +20,6 @@ from firsttouch.experiments.views.ranking import not_told_apart, some
 from firsttouch.harness.outcomes.app_findings import fastest
 from firsttouch.harness.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.harness.outcomes.placements import begun, is_gain, without_candidates
-from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import record_keys
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.program import patterns
@@ -30,7 +29,7 @@ from firsttouch.records.predicted import is_predicted
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import measured, median_of, varying
-from firsttouch.records.text import condition
+from firsttouch.records.text import condition, join_names
 
 _GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""
@@ -298,20 +297,19 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[AdviceFinding]:
     if advice.turns:
         text = f"no clear answer for {use}: {{best}} has the lowest estimate, {{value}} besides the kernels"
     elif verdict.kind == "take":
-        text = f"use {{best}} for {use}: it takes an estimated {{value}} besides the kernels"
+        text = f"use {{best}} for {use}: an estimated {{value}} besides the kernels"
     else:
         simpler = f"{{best}} is {'the simplest' if len(verdict.strategies) > 2 else 'simpler'} to write"
         names = in_few_words(verdict.strategies, "or")
         text = f"use {names} for {use}; {simpler}, and takes an estimated {{value}} besides the kernels"
-    text = "".join([text, *(f", {row.strategy} {{{row.strategy}}}" for row in named_rows)])
+    others = [f"{{{row.strategy}}} under {row.strategy}" for row in named_rows]
+    text += f", against {join_names(others)}" if others else ""
     names_of: dict[str, Condition] = {"best": best.strategy, "equals": verdict.strategies}
     if advice.turns:
         text += f"; {in_few_words(advice.turns[0].others)} may be as fast, which `firsttouch app` can measure"
     if often is not None and often.iterations:
-        text += "; use {often} for {iterations} or more iterations on the same buffers"
+        text += ". For {iterations} or more iterations on the same buffers, use {often}"
         names_of |= {"often": often.strategies[0], "iterations": often.iterations}
-    if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
-        text += f"; {literal(note)}"
     details = {row.strategy: Quantity(row.ms, "ms") for row in named_rows}
     value = Quantity(best.ms, "ms")
     result = _finding(ESTIMATE.removeprefix("advice."), text, value, device.name, points, details, **names_of)

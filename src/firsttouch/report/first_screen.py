@@ -33,12 +33,12 @@ from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.records.statements import headed, paragraph
 from firsttouch.records.statistics import group_by, measured, median_of
-from firsttouch.records.text import caption, count, join_names, label
+from firsttouch.records.text import caption, count, join_names, label, percent
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpu_pairs import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.machines import MachinesTable, machines_table
-from firsttouch.report.sentences import head_and_text, predicted, quantity_text, ratio_text, statements
+from firsttouch.report.sentences import head_and_text, predicted, quantity_text, statements
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
@@ -147,7 +147,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: max(0, MOST - len(numbers))]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
-        texts = (f"{f.conditions['strategy']} is {_of_strategy(f).text}." for f in means)
+        texts = (f"{f.conditions['strategy']} takes {_of_strategy(f).text}." for f in means)
         message = _marked(next(texts, ""), shown)
     if not numbers:
         numbers = list(derived(lambda records: [_key_number(f, is_name=True) for f in _runs(records, machine)]))[:MOST]
@@ -250,12 +250,11 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
 
 
 def _of_strategy(finding: Finding) -> KeyNumber:
-    """How many times as fast or slow as the baseline a strategy is in the mean."""
+    """A strategy's mean time as a part of the baseline's, as the picture has it."""
     assert isinstance(finding.value, Quantity)
-    value, _, times = ratio_text(finding.value, "slow", "fast").partition(" ")
-    rest = f"{times} as {finding.conditions['baseline']}, geometric mean of {finding.conditions['over']}"
+    rest = f"of {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
     head = _name(f"{finding.conditions['strategy']}", finding)
-    return KeyNumber(head, value, rest, experiment_of(finding), finding)
+    return KeyNumber(head, percent(finding.value.value), rest, experiment_of(finding), finding)
 
 
 def _is_touched_by_cpu(finding: Finding) -> bool:

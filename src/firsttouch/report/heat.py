@@ -261,10 +261,14 @@ def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayo
     if channel == "y":
         look |= NAMES
     if channel == "x" and room.tilted:
-        look |= {"labelAngle": -40, "labelAlign": "right", "labelBaseline": "middle", "labelLimit": 150}
+        align = "right" if room.above else "left"
+        look |= {"labelAngle": -40, "labelAlign": align, "labelBaseline": "middle", "labelLimit": 150}
         look |= {"titlePadding": 14}
     elif channel == "x":
         look |= {"labelAngle": 0} | ({"labelExpr": "split(datum.label, '\\n')"} if room.broken else {})
+    if channel == "x" and not room.above:  # on the first screen of a long map too
+        lines = 0 if room.tilted else max(name.count("\n") for name in names)
+        look |= {"orient": "top", "labelPadding": look["labelPadding"] + lines * LINE}
     inner = room.above / room.height if channel == "y" and room.above else 0.04
     scale = {"type": "band", "domain": names, "paddingInner": inner, "paddingOuter": 0}
     if channel == "y" and room.above:

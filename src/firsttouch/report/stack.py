@@ -85,7 +85,7 @@ def with_sums(records: Sequence[Record], figure: Stack) -> list[Record]:
 def _notes(figure: Stack, hidden: int) -> list[str]:
     """The sentences of the caption on the bars."""
     notes = ["The figure at the end of a bar is the sum of its segments; hairlines are segments too thin to draw."]
-    notes += ["Whiskers are the range of the sum."] if figure.bounds else []
+    notes += ["Lines below bars are whiskers: the range of the sum."] if figure.bounds else []
     if figure.without:
         notes.append(f"Left out: {', '.join(figure.without)}.")
     if hidden:

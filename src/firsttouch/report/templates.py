@@ -39,6 +39,11 @@ def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
     return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of a text."""
+    return re.split(r"(?<=[.]) (?=[A-Z])", text)
+
+
 def breakable(text: object) -> Markup:
     """A text, escaped, that may be broken within long words: after what separates parts of paths and of names."""
     from markupsafe import Markup, escape
@@ -70,7 +75,7 @@ def filled_in(name: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(packaged),
     )
-    env.filters.update(breakable=breakable, image=image, caption=caption)
+    env.filters.update(breakable=breakable, image=image, caption=caption, sentences=sentences)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
     env.globals.update(spelled_facts=spelled_facts, is_said=is_said)
     return env.get_template(name).render(**assets(), **values)
