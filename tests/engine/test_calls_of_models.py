@@ -43,10 +43,10 @@ def test_a_directory_holds_predictions_or_measurements(tmp_path: Path):
     latency = ("run", "latency", "--set", "size=4KiB", "--set", "allocator=malloc")
     assert call(*latency, "--device", f"{MODEL}:cpu", "--out", of_model).returncode == 0
     assert call(*latency, "--device", "cpu", "--out", of_cpu).returncode == 0
-    for directory, other, said in ((of_model, "cpu", "was predicted"), (of_cpu, f"{MODEL}:cpu", "was measured")):
+    for directory, other, said in ((of_model, "cpu", "predicted"), (of_cpu, f"{MODEL}:cpu", "measured")):
         refused = call(*latency, "--device", other, "--resume", "--out", directory)
         assert refused.returncode == 2
-        assert f"holds what {said}" in refused.stderr
+        assert f"has {said} results" in refused.stderr
 
 
 def test_the_same_call_makes_the_same_records(tmp_path: Path):

@@ -164,7 +164,7 @@ def test_the_title_of_the_picture_is_its_message(name):
 def test_the_picture_of_applications_says_how_the_best_did():
     screen = conclusions(load_results(stored_run("h200-apps-1"))).screen
     best = min(screen.numbers, key=lambda number: number.finding.value.value)
-    assert screen.message == f"{best.head} is {best.text}."
+    assert screen.message == f"{best.head} takes {best.text}."
 
 
 @pytest.mark.parametrize(("share", "trusted"), [(0.9, False), (0.4, True)])
