@@ -77,8 +77,8 @@ def test_many_iterations_have_their_own_answer() -> None:
 def test_what_is_not_known_comes_first_with_the_command_that_tells() -> None:
     unknown = Turn("no time", "managed", ("registered",), run="firsttouch app gemm")
     assert words(AdviceVerdict("not known", ("managed",), 3), turns=[unknown]) == [
-        "No clear answer for gemm with 1 GiB of buffers: registered has no estimate and may be faster; measure: "
-        "firsttouch app gemm.",
+        "No clear answer for gemm with 1 GiB of buffers: the strategy registered has no estimate and may be faster; "
+        "measure: firsttouch app gemm.",
         "By the estimates alone: use managed for gemm with 1 GiB of buffers: it adds an estimated 100 ms, explicit "
         "300 ms.",
     ]
@@ -87,7 +87,7 @@ def test_what_is_not_known_comes_first_with_the_command_that_tells() -> None:
 @pytest.mark.parametrize(
     ("turn", "text"),
     [
-        (Turn("no time", "managed", ("a", "b")), "a and b have no estimate and may be faster."),
+        (Turn("no time", "managed", ("a", "b")), "the strategies a and b have no estimate and may be faster."),
         (Turn("ranges", "managed", ("a",), run="CALL"),
          "a may be as fast as managed, since their estimates differ by less than the error of the estimates; measure: "
          "CALL."),

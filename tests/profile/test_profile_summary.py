@@ -30,7 +30,8 @@ def summary_of(directory, *lines, **changes):
 
 def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
-    assert headline(summary) == "./app arg (exit status 3): peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    peaks = "peak 1000 MiB on the host at 1 s (phase solve), 500 MiB on gpu:0"
+    assert headline(summary) == f"./app arg (exit status 3): {peaks}"
     assert (summary.host.peak.bytes, summary.host.peak.t, summary.host.processes) == (1000 * MiB, 1.0, 2)
     assert (summary.gpus[0].before, summary.gpus[0].rise.bytes, summary.gpus[0].rise.t) == (600 * MiB, 500 * MiB, 3.0)
     assert summary.gpus[0].peak.bytes == 1100 * MiB
@@ -283,7 +284,7 @@ def test_where_only_processes_are_counted_theirs_is_the_memory(tmp_path):
     assert (row.rise.bytes, row.rise.phase) == (500 * MiB, "solve")
     assert headline(summary).endswith(", 500 MiB on gpu:0")
     (line,) = [line for line in lines(summary) if line.startswith("gpu:0")]
-    assert_states(line, "500 MiB", "target's processes", "1.2 s in solve", "(NVIDIA GB10, NVML)")
+    assert_states(line, "500 MiB", "target's processes", "1.2 s (phase solve)", "(NVIDIA GB10, NVML)")
     assert summary.phases[1].gpus[0].peak == 500 * MiB
 
 

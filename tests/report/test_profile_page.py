@@ -58,10 +58,10 @@ MARKS += [mark(3.5, kind="end")]
 @pytest.mark.usefixtures("undrawn")
 def test_the_title_answers(tmp_path):
     page = page_of(tmp_path, *MARKS, gpus=[gpu()])
-    answer = "./app arg (exit status 3): peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
+    answer = "./app arg (exit status 3): peak 1000 MiB on the host at 1 s (phase solve), 500 MiB on gpu:0"
     assert f"<h1>{answer}</h1>" in page
     assert f"<title>firsttouch: {answer}</title>" in page
-    assert_states(sentences(page), "gpu:0", "500 MiB", "600 MiB", "at 3 s in solve")
+    assert_states(sentences(page), "gpu:0", "500 MiB", "600 MiB", "at 3 s (phase solve)")
     assert "5,000 minor and 1 major page faults" in words(page)
 
 
@@ -223,7 +223,7 @@ def test_memory_that_only_processes_are_counted_for_is_named_as_theirs(tmp_path)
     about = {"gpus": [gpu(before=s.GpuMemory())]}
     directories = [write(tmp_path / f"run-{i}", own, rank=str(i), **about) for i in range(2)]
     one = page_of(tmp_path, *MARKS, own, **about)
-    assert_states(sentences(one), "driver of gpu:0", "477 MiB for this program", "at 1.2 s in solve")
+    assert_states(sentences(one), "driver of gpu:0", "477 MiB for this program", "at 1.2 s (phase solve)")
     svg = re.search(r"<svg.*?</svg>", one, re.DOTALL)[0]
     assert "peak 477 MiB at 1.2 s" in svg
     assert "this program" in svg

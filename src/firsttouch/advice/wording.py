@@ -182,8 +182,8 @@ def turn_text(turn: Turn) -> str:
 
 
 def _no_time(turn: Turn) -> str:
-    have = "has" if len(turn.others) == 1 else "have"
-    return f"{join_names(turn.others)} {have} no estimate and may be faster"
+    kind, have = ("strategy", "has") if len(turn.others) == 1 else ("strategies", "have")
+    return f"the {kind} {join_names(turn.others)} {have} no estimate and may be faster"
 
 
 def _ranges(turn: Turn) -> str:

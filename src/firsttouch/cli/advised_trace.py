@@ -39,8 +39,8 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     traced, width = advice.traced, text_width(stream or sys.stdout)
     assert traced is not None
     first = _wrapped([_shortened_line(str(statement)) for statement in sentences_of_traced(advice, traced)], width, 2)
-    level = f"From, to: in {advice.level} such estimates the time is in this range."
-    changes = [level, *_wrapped([*_change_lines(advice)], width, _HEAD + _WORD)]
+    level = f"From, to: in {advice.level} such estimates the time is in this range." + _same_text(advice)
+    changes = [*_wrapped([level], width, 2), *_wrapped([*_change_lines(advice)], width, _HEAD + _WORD)]
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)
     for most in (MOST_LINES, 3, 2, 1):
@@ -53,6 +53,12 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
         more = count(len(rows) - room + 1, "more strategy", "more strategies")
         rows = [*rows[: room - 1], f"{more}, which add more (--json)"]
     return [*first, *rows, *last][:MOST_LINES]
+
+
+def _same_text(advice: Advice) -> str:
+    """Of the strategies that have no row."""
+    same = [row.strategy for row in advice.strategies if row.same_as]
+    return f" Others add the same: {join_names(same)}." if same else ""
 
 
 def _shortened_line(text: str) -> str:
@@ -78,7 +84,8 @@ def _wrapped(rows: Sequence[str], width: int, indent: int, most: int = MOST_LINE
 def _table(advice: Advice, width: int) -> Iterator[str]:
     traced = advice.traced
     assert traced is not None
-    rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
+    distinct = [row for row in advice.strategies if not row.same_as]
+    rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *distinct]
     names = max(len(shown_name(row.strategy)) for row in rows)
     yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      largest parts", width)
     for row in rows:

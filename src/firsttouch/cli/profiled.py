@@ -104,7 +104,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _within(phase: str) -> str:
-    return f" in {short(phase, 40)}" if phase else ""
+    return f" (phase {short(phase, 40)})" if phase else ""
 
 
 def _phases(summary: ProfileSummary) -> Iterator[str]:

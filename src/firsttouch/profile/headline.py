@@ -20,7 +20,7 @@ def headline(summary: ProfileSummary) -> str:
     if summary.host.stated is not None:
         parts.append(f"peak {format_size(summary.host.stated, 3)} on the host, between two readings")
     elif peak := summary.host.peak:
-        inside = f" in {short(peak.phase, 40)}" if peak.phase else ""
+        inside = f" (phase {short(peak.phase, 40)})" if peak.phase else ""
         parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
     rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
     named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}

@@ -21,11 +21,12 @@ from firsttouch.advice.traced_wording import (
     shown_name,
     unchecked_text,
 )
-from firsttouch.advice.wording import parts_of
+from firsttouch.advice.wording import alike_names, parts_of
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.base.units import format_size
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
 from firsttouch.records.text import quantity
@@ -90,7 +91,7 @@ def _traced(advice: Advice) -> TracedAdvice:
 def _all_rows(advice: Advice) -> list[StrategyRow]:
     """The program as it is, and the strategies."""
     program_row = _traced(advice).as_it_is
-    return [*([program_row] if program_row is not None else ()), *advice.strategies]
+    return [*([program_row] if program_row is not None else ()), *(r for r in advice.strategies if not r.same_as)]
 
 
 def _bar_records(advice: Advice) -> Iterator[Record]:
@@ -113,7 +114,8 @@ def _strategy_table(advice: Advice) -> AdviceTable:
             if bounds_of_strategy is None or bounds_of_strategy.exact
             else (bounds_of_strategy.least_ms, bounds_of_strategy.most_ms)
         )
-        cells = [shown_name(row.strategy), *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
+        name = alike_names(row, advice.strategies) if row.strategy in STRATEGIES else shown_name(row.strategy)
+        cells = [name, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
         cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
         rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "known"])
     heads = ["", "time", "from", "to", "least access", "whole buffers", "access by kernels"]

@@ -98,10 +98,14 @@ def answer(summary: ProfileSummary) -> list[str]:
     return sentences
 
 
+def _within(phase: str) -> str:
+    return f" (phase {plain(phase, 40)})" if phase else ""
+
+
 def _of_gpu(gpu: GpuRow, rise: Peak) -> str:
     before = gpu.before
     over = f" over the {size(before)} that were used before" if before is not None else " over the reading before"
-    at = f"at {when(rise.t)}{f' in {plain(rise.phase, 40)}' if rise.phase else ''}"
+    at = f"at {when(rise.t)}{_within(rise.phase)}"
     if gpu.only_own:
         of_all = "the memory of all programs is not stated"
         return f"The driver of {gpu.name} counts {size(rise.bytes)} for this program, {at}; {of_all}."
