@@ -40,7 +40,7 @@ REASONS = {
     ("port-partial", "opencl:0", "naive"): "no unified-memory events",
     ("port-stack", "cpu", "naive"): "not observed in 5 runs: the kernel stores into the stack frame",
     ("port-stack", "opencl:0", "naive"): "no kernel reaches the stack",
-    ("port-static", "cpu", "naive"): "not observed in 5 runs: a static variable of the host",
+    ("port-static", "cpu", "naive"): "not observed in 5 runs: a kernel cannot see a static variable",
 }
 """Why a point is not measured here."""
 BY_CHANCE = {("port-concurrent", "opencl:0", "naive"), ("port-hidden", "opencl:0", "naive")}

@@ -61,7 +61,7 @@ ONLY_DECIDE = {"uvm_disable_hmm", "compute_mode", "available_bytes", "available_
         ("limits", {"cpu_quota_cores": 1.5}, "1.5 cores' worth"),
         ("memory", {"swap_used_bytes": 2**30, "swap_on": "disk"}, "1 GiB of swap are in use: pages may come back from"),
         ("memory", {"swap_used_bytes": 2**30, "swap_on": "zram"}, "unpacked again in memory (zram)"),
-        ("memory", {"free_pages_reported": True}, "takes them away (virtio_balloon): this machine seems to receive"),
+        ("memory", {"free_pages_reported": True}, "virtio_balloon): the hypervisor seems to allocate"),
         ("limits", {"pinning_refused": "Operation not permitted"}, "bound to processors (Operation not permitted)"),
         ("environment", {"LD_PRELOAD": "/opt/lib/libjemalloc.so.2"}, "sets LD_PRELOAD (libjemalloc.so.2): malloc"),
         ("environment", {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}, "MALLOC_ARENA_MAX"),
@@ -74,7 +74,7 @@ ONLY_DECIDE = {"uvm_disable_hmm", "compute_mode", "available_bytes", "available_
         ),
         ("memory", {"init_on_alloc": True}, "init_on_alloc"),
         ("memory", {"ksm": True}, "same-page merging"),
-        ("memory", {"total_bytes": 2**39}, "as it is used"),
+        ("memory", {"total_bytes": 2**39}, "on first use"),
         ("numa", {"nodes": 2, "balancing": True}, "NUMA balancing is on"),
         ("nvidia_uvm", {"uvm_disable_hmm": "Y"}, "HMM disabled"),
         ("gpu0", {"processes": 2}, "gpu0 is in use: 2 process(es)"),
@@ -128,8 +128,8 @@ def test_memory_that_a_host_hands_out_as_it_is_used_shows_in_its_effect(
 ) -> None:
     topics = {**QUIET, "kernel": kernel, "memory": QUIET["memory"] | memory}
     assert memory_comes_as_used(topics) == holds
-    assert any("as it is used" in words for words in conditions(topics)) == holds
-    assert any("as it is used" in sentence for sentence in measurement_warnings(topics)) == holds
+    assert any("on first use" in words for words in conditions(topics)) == holds
+    assert any("on first use" in sentence for sentence in measurement_warnings(topics)) == holds
 
 
 def test_what_was_measured_of_the_load_counts_more_than_the_average_of_the_minute_before() -> None:

@@ -99,7 +99,7 @@ def test_a_run_without_these_points_is_priced_as_before_and_says_what_is_assumed
     explicit, managed = terms(STANDARD, "explicit"), terms(STANDARD, "managed+prefetch")
     copied = explicit["copy back, malloc host arrays"]["bytes"]
     assert explicit[NEW_BY_COPY]["bytes"] == copied
-    assert "not in this run" in assumption(explicit["free malloc host arrays"])
+    assert "not measured in this run" in assumption(explicit["free malloc host arrays"])
     assert "the CPU's faults" in assumption(managed["prefetch to the CPU"])
     assert not [what for what in managed if what.startswith("free")]
 

@@ -53,7 +53,7 @@ def prices(*added: Record) -> MeasuredPrices:
 
 def turns_of(program: Program, of: MeasuredPrices, strategy: str = "managed") -> Term | None:
     terms = estimate(program, STRATEGIES[strategy], of)
-    return next((term for term in terms if term.what.startswith("turns of")), None)
+    return next((term for term in terms if term.what == TURNS), None)
 
 
 MEASURED = [

@@ -14,7 +14,6 @@ from tests.report.drawn import drawing_of, drawn, point, rows_of
 from tests.texts import assert_states
 
 from firsttouch.advice.advisor import advise
-from firsttouch.advice.findings import ESTIMATE
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.machine.conditions import AS_USED, disturbed_percent, measuring_conditions, throttled
 from firsttouch.records.figures import Line, Table
@@ -63,8 +62,6 @@ def test_what_rests_on_first_touches_says_how_memory_comes(
     assert all((HANDED_OUT in number.text) == holds for number in touches if "CPU" in number.text)
     assert not any(HANDED_OUT in number.text for number in others)
     assert any(HANDED_OUT in words for words in screen.conditions) == holds
-    estimates = [one.finding for one in screen.advice if one.finding.claim.id == ESTIMATE]
-    assert all((AS_USED in one.claim.text) == holds for one in estimates)
     advice = advise([run], pattern="iterate")
     assert any(row.terms for row in advice.strategies)
     assert (AS_USED in advice.assumptions) == holds
