@@ -219,16 +219,22 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _open(part: Any) -> Any:
-    """A part of a schema in which objects may have further fields, with descriptions on one line, and null for what is
-    infinite.
+    """A part of a schema in which objects may have further fields, with descriptions on one line, null for what is
+    infinite, and nothing that only some versions of msgspec say.
     """
     if isinstance(part, dict) and part.get(INFINITE) is True:
         return {"type": ["number", "null"]}
     if isinstance(part, dict):
-        kept = {key: _open(value) for key, value in part.items() if (key, value) != ("additionalProperties", False)}
+        kept = {key: _open(value) for key, value in part.items() if not _is_left_out(part, key, value)}
         words = kept.get("description")
         return kept | {"description": " ".join(words.split())} if isinstance(words, str) else kept
     return [_open(value) for value in part] if isinstance(part, list) else part
+
+
+def _is_left_out(part: dict[str, Any], key: str, value: Any) -> bool:
+    of_type = isinstance(part.get("type"), str)  # otherwise the keys are names of properties
+    by_version = key == "propertyNames" or (key == "default" and value in ([], {}))
+    return (key, value) == ("additionalProperties", False) or (of_type and by_version)
 
 
 def schemas_output() -> SchemasOutput:
