@@ -210,13 +210,11 @@ def host_copy(lines: Lines, rate: str, size: str, allocator: str) -> None:
     same(size, row["factors"]["size"])
 
 
-def mean_of_strategy(lines: Lines, name: str, times: str, word: str, n: str) -> None:
+def mean_of_strategy(lines: Lines, name: str, share: str, n: str) -> None:
     ratios = [
         mid(rows[name]) / mid(rows["explicit"]) for rows in lines.apps().values() if {name, "explicit"} <= set(rows)
     ]
-    mean = geometric_mean(ratios)
-    assert word == ("slow" if mean >= 1 else "fast")
-    same(times, max(mean, 1 / mean))
+    same(share, 100 * geometric_mean(ratios))
     assert int(n) == len(ratios)
 
 
@@ -365,10 +363,9 @@ def many(lines: Lines, often: str | None, iterations: str | None) -> None:
 
 
 def estimate(
-    lines: Lines, name: str, time: str, baseline: str, third: str | None, more: str | None, often: str | None,
-    iterations: str | None, handed_out: str | None,
+    lines: Lines, name: str, time: str, baseline: str, more: str | None, third: str | None, iterations: str | None,
+    often: str | None,
 ) -> None:  # fmt: skip
-    assert bool(handed_out) == as_used(lines)
     adds_least(lines, name, time)
     same(baseline, lines.adds("explicit"))
     if third and more:
@@ -377,10 +374,8 @@ def estimate(
 
 
 def unsure(
-    lines: Lines, name: str, time: str, baseline: str, others: str, often: str | None, iterations: str | None,
-    handed_out: str | None,
-) -> None:  # fmt: skip
-    assert bool(handed_out) == as_used(lines)
+    lines: Lines, name: str, time: str, baseline: str, others: str, iterations: str | None, often: str | None
+) -> None:
     adds_least(lines, name, time)
     same(baseline, lines.adds("explicit"))
     assert set(re.split(", | and ", others)) <= {"explicit", "managed", "managed+advise"}
@@ -428,7 +423,7 @@ def huge_pages(lines: Lines, huge: str, huge_count: str, base: str, base_count: 
 OF_SIZE = f"(?: with {S} of buffers)?"
 TRIAD, LOAD, STORES = f"in a triad over {S}", f"{T} for a load from {S}", "( with non-temporal stores)?"
 LIMIT = rf"{N} % of the {N} GB/s that the"
-LATER = "(; the hypervisor allocates memory on first use, so a first touch may take longer than on bare metal)?"
+OFTEN = rf"(?:\. For {N} or more iterations on the same buffers, use {NAME})?"
 USE = "1 GiB that the CPU writes, kernels update and the CPU reads back"
 SENTENCES: dict[str, Callable[..., None]] = {
     rf"The GPU, in its own memory: {N} GB/s {TRIAD}, {LIMIT} memory allows; {LOAD}": gpu_own,
@@ -446,7 +441,7 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory{STORES}": cpu_stream,
     rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
     rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
-    rf"{NAME}: {N} times as (fast|slow) as explicit, geometric mean of {N} applications(?: without [\w, ]+)?":
+    rf"{NAME}: {N} % of explicit's time, geometric mean of {N} applications(?: without [\w, ]+)?":
         mean_of_strategy,
     rf"Use {NAME}: it is the fastest of (up to )?{N} strategies in {N} of {N} applications{OF_SIZE}, "
     rf"(?:clearly in {N}|each run once)\.": fastest,
@@ -463,12 +458,12 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"(?:; {NAME} is (?:simpler|the simplest) to write)?: a run takes {T}(?: \({N} to {T}\))?, against {T} under "
     rf"{NAME}(, the slowest)?(, each run once)?\.": take_for_one,
     rf"For {NAME}{OF_SIZE} no strategy is clearly faster than {NAME}, which takes {T}\.": none_faster,
-    rf"Use {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}(?:, {NAME} {T})?"
-    rf"(?:; use {NAME} for {N} or more iterations on the same buffers)?{LATER}\.":
+    rf"Use {NAME} for {USE}: an estimated {T} besides the kernels, against {T} under explicit(?: and {T} under {NAME})?"
+    rf"{OFTEN}\.":
         estimate,
-    rf"No clear answer for {USE}: {NAME} has the lowest estimate, {T} besides the kernels, explicit {T}; "
-    rf"([\w+, -]*) may be as fast, which `firsttouch app` can measure"
-    rf"(?:; use {NAME} for {N} or more iterations on the same buffers)?{LATER}\.": unsure,
+    rf"No clear answer for {USE}: {NAME} has the lowest estimate, {T} besides the kernels, against {T} under explicit; "
+    rf"([\w+, -]*) may be as fast, which `firsttouch app` can measure{OFTEN}\.":
+        unsure,
     rf"This machine has no GPU: {DEVICE} is the CPU itself, where no memory strategy is better than another, since no "
     r"data has to move; `firsttouch app NAME --device model:gh200` predicts strategies on a GPU\.": no_gpu,
     rf"Prefetch managed buffers before kernels use them: a prefetch takes {T} per GiB, faults take {T} per GiB\.":

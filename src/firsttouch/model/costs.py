@@ -129,8 +129,10 @@ class Price:
         if nbytes >= self.sizes[-1]:
             return self._above(nbytes)
         if nbytes <= self.sizes[0]:
-            first, least = self.times[0], max(nbytes, float(LARGE_PAGE))
-            return replace(first, low=first.low * min(1.0, least / self.sizes[0]))
+            first = self.times[0]
+            if self.sizes[0] <= LARGE_PAGE:
+                return first
+            return Time(first.value, first.low * max(nbytes, LARGE_PAGE) / self.sizes[0], first.high)
         i = bisect_left(self.sizes, nbytes)
         part = (nbytes - self.sizes[i - 1]) / (self.sizes[i] - self.sizes[i - 1])
         return self.times[i - 1].times(1 - part) + self.times[i].times(part)
@@ -145,7 +147,7 @@ class Price:
             return time
         slope = (last.low - self.times[-2].low) / (self.sizes[-1] - self.sizes[-2])
         line = last.low + max(0.0, slope) * (nbytes - self.sizes[-1])
-        return replace(time, low=min(time.low, line), high=time.high * DOUBLING ** math.log2(factor))
+        return Time(time.value, min(time.low, line), time.high * DOUBLING ** math.log2(factor))
 
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""
