@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from statistics import fmean, median
-from tempfile import TemporaryDirectory
 
 from firsttouch.apps import all_apps
 from firsttouch.base.errors import Unsupported
@@ -16,12 +14,10 @@ from firsttouch.comparison.validation.counts import CountedPoint, counted_point
 from firsttouch.comparison.validation.measured import judged_by_results
 from firsttouch.comparison.validation.results import MeasuredJudgement
 from firsttouch.experiments import find_experiment
-from firsttouch.model.fit import file_text, fitted_platform
-from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Factors, Point
 from firsttouch.records.text import join_names
-from records import Directory, known_platform, table
+from records import Directory, fitted, known_platform, table
 
 COPIED = ("copied_h2d_bytes", "copied_d2h_bytes")
 WITH_LIBRARIES = ("gemm", "fft_conv_r2c", "fft_conv_c2c", "fft_conv_fused")
@@ -110,11 +106,7 @@ def visits(directories: Sequence[Directory]) -> str:
     for card, own in _by_card(directories).items():
         micro = [d for d in own if not any(r.experiment == "app" for r in d.records)]
         applications = [d for d in own if d not in micro]
-        device = next(d for d in micro[0].results.machine.devices if d.name == "cuda:0")
-        content = fitted_platform(_runs(micro), device, "the machine of a visit", f"{card}-pcie")
-        with TemporaryDirectory() as folder:
-            (path := Path(folder) / "visit.json").write_text(file_text(content), encoding="utf-8")
-            platform = load_platform(str(path))
+        platform = fitted(tuple(micro), f"{card}-pcie")
         judged[f"one {card.upper()}"] = judged_by_results(platform, _runs(applications))
     return _judgements(judged)
 

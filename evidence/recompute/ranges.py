@@ -6,19 +6,13 @@ import json
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean, median
-from tempfile import TemporaryDirectory
 
 from firsttouch.base.units import format_size
 from firsttouch.comparison.validation.judged import Case, Estimator, cases, estimator_of, platform_estimator
 from firsttouch.harness.outcomes.derive import BASELINE
-from firsttouch.model.fit import file_text, fitted_platform
-from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.ranges import (
-    LEAST_MS,
     OF_ANOTHER_RUN,
     OF_PLATFORMS,
     OF_RUNS,
@@ -27,15 +21,14 @@ from firsttouch.model.ranges import (
     difference,
     range_of_traced,
     scale_ms,
+    with_least,
 )
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.records.text import percent
 from ported import versions
-from records import Directory, known_platform, table
+from records import Directory, fitted, known_platform, table
 
-QUANTILES: Mapping[Accuracy, float] = {OF_RUNS: 0.83, OF_PLATFORMS: 0.92, OF_TRACES: 0.82}
-"""The part of known differences that the share holds: more than the level, for those that are not known."""
 FEW = 20
 """Fewer points of one size have no rate."""
 
@@ -68,28 +61,6 @@ class JudgedRange:
 Rows = list[JudgedRange]
 
 
-@dataclass(frozen=True)
-class _Of:
-    """A strategy's difference to another one in a case."""
-
-    case: Case
-    strategy: str
-    other: str
-
-    @cached_property
-    def measured(self) -> float:
-        return self.case.measured[self.strategy].median - self.case.measured[self.other].median
-
-    def judged(self, card: str, visit: str) -> JudgedRange:
-        terms = self.case.terms[self.strategy], self.case.terms[self.other]
-        apart, prices = difference(*terms), difference(*terms, share=0.0)
-        off = 0.0 if prices.low <= self.measured <= prices.high else abs(self.measured - apart.ms) / scale_ms(*terms)
-        whole = self.case.measured[self.strategy].median
-        return JudgedRange(
-            card, visit, self.case.application, self.case.size, self.measured, apart.low, apart.high, off, whole
-        )
-
-
 def _judged(card: str, estimator: Estimator, directories: Sequence[Directory]) -> Iterator[JudgedRange]:
     """Of each strategy to the one with the least estimate, and to the baseline."""
     for directory in directories:
@@ -98,66 +69,54 @@ def _judged(card: str, estimator: Estimator, directories: Sequence[Directory]) -
             for other in dict.fromkeys((least, BASELINE)):
                 for name in case.estimated if other in case.estimated else ():
                     if name != other and case.estimated[name] != case.estimated[other]:
-                        yield _Of(case, name, other).judged(card, directory.name)
+                        yield _of_difference(card, directory.name, case, name, other)
 
 
-@dataclass(frozen=True)
-class _Card:
-    """The directories of one kind of card: micro-measurements and applications, of most visits, and of those of which
-    both are from one machine.
+def _of_difference(card: str, visit: str, case: Case, name: str, other: str) -> JudgedRange:
+    terms, whole = (case.terms[name], case.terms[other]), case.measured[name].median
+    measured = whole - case.measured[other].median
+    apart, prices = difference(*terms), difference(*terms, share=0.0)
+    needed = 0.0 if prices.low <= measured <= prices.high else abs(measured - apart.ms) / scale_ms(*terms)
+    return JudgedRange(card, visit, case.application, case.size, measured, apart.low, apart.high, needed, whole)
+
+
+def _parts(directories: Sequence[Directory]) -> Iterator[tuple[str, list[Directory], list[Directory]]]:
+    """The directories with micro-measurements, and those with applications, of each kind of card: of most visits, and
+    of those of which both are from one machine.
     """
-
-    name: str
-    directories: Sequence[Directory]
-
-    def of(self, *, visits: bool) -> tuple[list[Directory], list[Directory]]:
-        """Those with micro-measurements, and those with applications."""
-        of_card = [d for d in self.directories if d.path.name.startswith(self.name)]
-        own = [d for d in of_card if visits == ("-visit-" in d.path.name)]
-        micro = [d for d in own if not any(r.experiment == "app" for r in d.records)]
-        return micro, [d for d in own if d not in micro]
-
-
-CARDS = ("h200", "h100")
+    for card in ("h200", "h100"):
+        of_card = [d for d in directories if d.path.name.startswith(card)]
+        for visits in (False, True):
+            own = [d for d in of_card if visits == ("-visit-" in d.path.name)]
+            micro = [d for d in own if not any(r.experiment == "app" for r in d.records)]
+            yield card, micro, [d for d in own if d not in micro]
 
 
 def of_runs(directories: Sequence[Directory]) -> Rows:
     """Differences of applications' strategies by the prices of a run."""
-    rows = Rows()
-    for card in (_Card(name, directories) for name in CARDS):
-        for visits in (False, True):
-            micro, applications = card.of(visits=visits)
-            rows += _judged(card.name, estimator_of(_together(micro)), applications)
-    return rows
+    return [
+        row
+        for card, micro, applications in _parts(directories)
+        for row in _judged(card, estimator_of(_together(micro)), applications)
+    ]
 
 
 def of_platforms(directories: Sequence[Directory]) -> Rows:
     """The same by the cards' platforms."""
-    rows = Rows()
-    for card in (_Card(name, directories) for name in CARDS):
-        estimator = platform_estimator(known_platform(f"{card.name}-pcie"), "cuda:0")
-        for visits in (False, True):
-            rows += _judged(card.name, estimator, card.of(visits=visits)[1])
-    return rows
+    return [
+        row
+        for card, _, applications in _parts(directories)
+        for row in _judged(card, platform_estimator(known_platform(f"{card}-pcie"), "cuda:0"), applications)
+    ]
 
 
 def of_fits(directories: Sequence[Directory]) -> Rows:
     """The same by files that are fitted to one run."""
-    rows = Rows()
-    for card in (_Card(name, directories) for name in CARDS):
-        for visits in (False, True):
-            micro, applications = card.of(visits=visits)
-            estimator = platform_estimator(_fitted(micro, card.name), "cuda:0")
-            rows += _judged(card.name, estimator, applications)
-    return rows
-
-
-def _fitted(micro: Sequence[Directory], card: str) -> Platform:
-    device = next(d for d in micro[0].results.machine.devices if d.name == "cuda:0")
-    content = fitted_platform({d.name: d.results for d in micro}, device, "a machine", f"{card}-pcie")
-    with TemporaryDirectory() as folder:
-        (path := Path(folder) / "fitted.json").write_text(file_text(content), encoding="utf-8")
-        return load_platform(str(path))
+    return [
+        row
+        for card, micro, applications in _parts(directories)
+        for row in _judged(card, platform_estimator(fitted(tuple(micro), f"{card}-pcie"), "cuda:0"), applications)
+    ]
 
 
 def _together(directories: Sequence[Directory]) -> Results:
@@ -174,7 +133,7 @@ def of_traces(directories: Sequence[Directory]) -> Rows:
             added = version.added
             low, high = range_of_traced(added.ms, added.low, added.high)
             held = added.low <= version.measured <= added.high
-            off = 0.0 if held else abs(version.measured - added.ms) / (added.ms + min(LEAST_MS, added.ms))
+            off = 0.0 if held else abs(version.measured - added.ms) / with_least(added.ms)
             whole = version.compute.ms
             rows.append(JudgedRange("h100", visit.name, version.program, None, version.measured, low, high, off, whole))
     return rows
@@ -195,7 +154,7 @@ def of_another_run(directories: Sequence[Directory]) -> Rows:
             assert record.summary is not None
             assert following.summary is not None
             ms, after = record.summary.median, following.summary.median
-            scale = ms + min(LEAST_MS, ms)
+            scale = with_least(ms)
             off = OF_ANOTHER_RUN.share * scale
             program, size = str(record.factors["app"]), record.factors["size"]
             rows.append(JudgedRange(card, visit, program, size, after, ms - off, ms + off, abs(after - ms) / scale, ms))
@@ -228,19 +187,22 @@ def held_without(
 
 @dataclass(frozen=True)
 class _Output:
-    """Ranges that are printed. judged: those of which what was measured is known."""
+    """Ranges that are printed. quantile: the part of known ones that the share holds: more than the level, for those
+    that are not known. judged: those of which what was measured is known.
+    """
 
     name: str
     accuracy: Accuracy
+    quantile: float
     judged: Callable[[Sequence[Directory]], Rows]
 
 
 OUTPUTS = (
-    _Output("`advise DIR`", OF_RUNS, of_runs),
-    _Output("`--device model:`", OF_PLATFORMS, of_platforms),
-    _Output("`fit`, `--device model:FILE`", OF_PLATFORMS, of_fits),
-    _Output("`advise --profile`", OF_TRACES, of_traces),
-    _Output("`app`, another run", OF_ANOTHER_RUN, of_another_run),
+    _Output("`advise DIR`", OF_RUNS, 0.83, of_runs),
+    _Output("`--device model:`", OF_PLATFORMS, 0.92, of_platforms),
+    _Output("`fit`, `--device model:FILE`", OF_PLATFORMS, 0.92, of_fits),
+    _Output("`advise --profile`", OF_TRACES, 0.82, of_traces),
+    _Output("`app`, another run", OF_ANOTHER_RUN, 0.83, of_another_run),
 )
 
 
@@ -248,8 +210,8 @@ def ranges(directories: Sequence[Directory]) -> str:
     """The rates by output and size."""
     lines = []
     for output in OUTPUTS:
-        rows, quantile = output.judged(directories), QUANTILES.get(output.accuracy, output.accuracy.rate)
-        held = [held_without(rows, key, quantile) for key in LEFT_OUT.values()]
+        rows = output.judged(directories)
+        held = [held_without(rows, key, output.quantile) for key in LEFT_OUT.values()]
         sizes = sorted({row.size for row in rows if isinstance(row.size, int)})
         for size in (*sizes, None):
             at = [i for i, row in enumerate(rows) if size in (None, row.size)]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from firsttouch.base.units import parse_size
+from firsttouch.model.fit import file_text, fitted_platform
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Scalar
@@ -49,6 +51,16 @@ def load(path: Path) -> Directory:
 def known_platform(name: str) -> Platform:
     """A platform of the program, read once."""
     return load_platform(name)
+
+
+@cache
+def fitted(directories: tuple[Directory, ...], base: str) -> Platform:
+    """The platform of a file that is fitted to the first GPU of micro-measurements."""
+    device = next(d for d in directories[0].results.machine.devices if d.name == "cuda:0")
+    content = fitted_platform({d.name: d.results for d in directories}, device, "one machine", base)
+    with TemporaryDirectory() as folder:
+        (path := Path(folder) / "fitted.json").write_text(file_text(content), encoding="utf-8")
+        return load_platform(str(path))
 
 
 def terms(text: str) -> Terms:

@@ -16,8 +16,8 @@ from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.traced_wording import is_good_enough, not_priced, unseen_of
-from firsttouch.advice.verdict import fastest_of, not_apart, verdict_of
+from firsttouch.advice.traced_wording import is_good_enough, is_unclear, not_priced, unseen_of
+from firsttouch.advice.verdict import fastest_of, verdict_of
 from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
 from firsttouch.model.costs import Time
@@ -71,7 +71,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     equals = [name for name in verdict.strategies if name != best.strategy]
     advice.verdict = replace(verdict, strategies=(best.strategy, *equals))  # it exists: simplicity matters less
     mine = StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
-    if mine and not is_good_enough(mine, best) and not_apart([mine], best):
+    if is_unclear(mine, best):
         advice.verdict = replace(advice.verdict, kind="not known")
     rows = sorted([best, *(r for r in advice.strategies if r is not best), *([mine] if mine else ())], key=_time)
     answer = TracedAdvice(

@@ -70,7 +70,7 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
             f"Leave {name} unchanged: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
             f"{verb}: {quantity(best.ms, 'ms')}."
         )
-    if not_apart([program_row], best):
+    if is_unclear(program_row, best):
         return (
             f"No clear answer for {name}: memory adds an estimated {own_ms} to the unchanged program and "
             f"{quantity(best.ms, 'ms')} under {best.strategy}, a difference within the error of the estimates; measure "
@@ -86,6 +86,13 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
 def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:
     """Whether the best strategy adds hardly less than the program as it is."""
     return program_row is not None and program_row.ms <= best.ms * SIMILAR + CALL_MS
+
+
+def is_unclear(program_row: StrategyRow | None, best: StrategyRow) -> bool:
+    """Whether the best strategy adds less by no more than the error of the estimates."""
+    if program_row is None or is_good_enough(program_row, best):
+        return False
+    return bool(not_apart([program_row], best))
 
 
 def turn_lines(traced: TracedAdvice) -> list[str]:

@@ -87,7 +87,7 @@ def another_run() -> str:
 
 def range_of_traced(ms: float, low: float, high: float) -> tuple[float, float]:
     """The range of what memory adds to a traced program. low, high: by the prices and by what kernels may use."""
-    off = OF_TRACES.share * (ms + min(LEAST_MS, ms))
+    off = OF_TRACES.share * with_least(ms)
     return min(low, max(0.0, ms - off)), max(high, ms + off)
 
 
@@ -103,8 +103,12 @@ def differing_ms(terms: Sequence[Term], others: Sequence[Term]) -> float:
 
 
 def _scale(differing: float, terms: Sequence[Term], others: Sequence[Term]) -> float:
-    whole = differing + min(sum(t.ms for t in terms), sum(t.ms for t in others))
-    return whole + min(LEAST_MS, whole)
+    return with_least(differing + min(sum(t.ms for t in terms), sum(t.ms for t in others)))
+
+
+def with_least(ms: float) -> float:
+    """The ms of which a range is a share: some more, and no more than double."""
+    return ms + min(LEAST_MS, ms)
 
 
 def _without_common(terms: Sequence[Term], others: Sequence[Term]) -> tuple[list[Term], list[Term]]:

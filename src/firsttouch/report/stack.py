@@ -114,7 +114,8 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
     for record, bar_parts in zip(records, parts, strict=True):
         bar = row(record, figure, roles, figure.x, "value")
         if figure.bounds:
-            bar["low"], bar["high"] = (_number_of(record, name, bar["y"]) for name in figure.bounds)
+            ends = [record.counters.get(name) for name in figure.bounds]
+            bar["low"], bar["high"] = (end if points.finite(end) else bar["y"] for end in ends)
         panels.setdefault(str(bar["panel"]), []).append((bar, bar_parts))
     on_axis = [label(figure.x, value(record, figure.x)) for record in records]
     limit = NAMES["labelLimit"]
@@ -140,12 +141,6 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
         stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most], "nice": False}, height)
         charts.append(panel(stacked, title, roles, width, height or {"step": 22}, limit=width + 60))
     return finish(side_by_side(charts, columns), rows, context.width)
-
-
-def _number_of(record: Record, name: str, otherwise: float) -> float:
-    """A counter that is a number, or else another number."""
-    counter = record.counters.get(name)
-    return counter if isinstance(counter, int | float) and not isinstance(counter, bool) else otherwise
 
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
@@ -190,7 +185,7 @@ def _stacked(
     part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
     place = {"x": field("start:Q", **amount), "x2": field("end"), **thick, "color": hue}
     total: Spec = {"x": field("y:Q", **amount), "y": y}
-    ends: Spec = {"x": field("high:Q", **amount), "y": y} if figure.bounds else total
+    ends: Spec = {"x": field("high:Q", **amount), "y": y}
     end: Spec = {"align": "left", "fontSize": TEXT, "fill": INK}
     thin = {"x": field("start:Q"), **thick, "color": hue}
     inside = {"x": field("middle:Q"), "y": y, "text": field("text:N")}
