@@ -1,4 +1,4 @@
-"""Writes the calls of a trace made by hand as a profile: a journal of version 2, and profile.jsonl beside it."""
+"""Writes the calls of a trace made by hand as a profile: a journal of version 3, and profile.jsonl beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from firsttouch.profile.calls import (
 from firsttouch.profile.cuda import CallSite, MemoryKind
 from firsttouch.profile.schema import Caller, ProfileLine
 
-VERSION = 2
+VERSION = 3
 
 
 class JournalBytes:
@@ -100,9 +100,13 @@ class JournalBytes:
                      name=self.text(call.name), begins=call.begins, memory=kind)  # fmt: skip
         elif isinstance(call, CudaWait):
             what = get_args(WaitKind).index(call.what)
-            self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what)
+            self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what, site=self.site(call.site),
+                     **self._began(call))  # fmt: skip
         elif isinstance(call, CudaQuery):
             self.add("query", time=time, free=call.free, total=call.total, site=self.site(call.site))
+
+    def _began(self, call: CudaMove | CudaWait) -> dict[str, int]:
+        return {"began": round((call.began or 0) * 1e9)} if self.version > 2 else {}
 
     def _move(self, call: CudaMove, time: int) -> None:
         flags = call.captured + 4 * call.blocking + 8 * (call.sample is not None) + 16 * (call.before is not None)
@@ -117,6 +121,7 @@ class JournalBytes:
             flags=flags,
             sample=call.sample or 0,
             before=call.before or 0,
+            **self._began(call),
             **{name: getattr(call, name) for name in same},
         )
 

@@ -127,6 +127,17 @@ def test_work_of_the_cpu_after_a_short_wait_is_not_charged_to_it():
     assert idle_ms(program)[20] == ms(1.01)
 
 
+def test_where_the_begin_of_a_wait_is_recorded_it_counts():
+    program = TimedProgram()
+    program.launch(1, (1, 5))
+    program.wait(6, 20, began=4)  # the thread was not scheduled at once
+    program.launch(9, (9, 10))
+    program.wait(10.01, 21, began=10.005)  # it asked whether the kernel had ended
+    program.launch(11, (11, 12))
+    assert idle_ms(program) == {20: ms(2.0)}
+    assert program.rows("waits")[20].waited == ms(2e-3)
+
+
 def test_a_gap_is_charged_once():
     program = TimedProgram()
     program.launch(1, (1, 5))
@@ -317,12 +328,15 @@ def test_what_libraries_do_by_themselves_is_told_apart():
     alone = (CallFrame(XLA, 1), CallFrame("/lib/x86_64-linux-gnu/libc.so.6", 2))
     program = training()
     program.block(0, 59 << 30, alone)
-    program.block(0, 1 << 30, line(5))  # by the user's line: a matter of `port`
+    program.block(0, 2 << 30, line(5))  # at once, for a line of the user: a pool
+    program.block(0, 1 << 20, line(6))
+    program.block(0, 4 << 30, (CallFrame(SCRIPT, 7),))  # by the user
     for t in range(3):
         program.query(t, alone)
     rows = [row for row in program.by_line().rows if row.kind in ("allocations", "queries")]
     assert {(row.library, row.kind, row.calls, row.held) for row in rows} == {
         ("jaxlib", "allocations", 1, 59 << 30),
+        ("torch", "allocations", 1, 2 << 30),
         ("jaxlib", "queries", 3, 0),
     }
     assert "59 GiB" in line_texts(program.by_line())[-1]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
+
+from tests.port.journals import JournalBytes, profile
 
 from firsttouch.profile.by_line import ByLine, LineRow, RowKind, TracedProcess, by_line
 from firsttouch.profile.calls import Arguments, CudaBlock, CudaLaunch, CudaMove, CudaQuery, CudaWait, TracedCalls
-from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, ProcessJournal
+from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, MemoryKind, ProcessJournal
 from firsttouch.profile.link import LinkSpeed
-from firsttouch.profile.schema import Caller
+from firsttouch.profile.schema import Caller, ProfileLine
 
 TORCH, SCRIPT, PYTHON = (
     "/venv/lib/python3.12/site-packages/torch/lib/libtorch.so",
@@ -66,8 +69,9 @@ class TimedProgram:
                      source=kinds[0], target=kinds[1], correlation=number)
         )  # fmt: skip
 
-    def wait(self, t: float, at: int, thread: int = 0) -> None:
-        self.calls.calls.append(CudaWait(t=t / 1e3, thread=thread, what="stream", stack=0, site=line(at)))
+    def wait(self, t: float, at: int, thread: int = 0, began: float | None = None) -> None:
+        since = None if began is None else began / 1e3
+        self.calls.calls.append(CudaWait(t=t / 1e3, thread=thread, what="stream", stack=0, site=line(at), began=since))
 
     def query(self, t: float, site: CallSite) -> None:
         self.calls.calls.append(CudaQuery(t=t / 1e3, free=1, total=2, site=site))
@@ -95,7 +99,8 @@ def training(steps: int = 20) -> TimedProgram:
     """
     program = TimedProgram()
     for i in range(5):  # the model: of its layers, some are alike
-        program.copy(i, (i - 0.5, i), 5, "h2d", 2 * MIB, host=HOST + i * 4 * MIB, device=DEVICE + i * 4 * MIB, sample=7)
+        place = {"host": HOST + i * 4 * MIB, "device": DEVICE + i * 4 * MIB}
+        program.copy(i + 1, (i + 0.5, i + 1), 5, "h2d", 2 * MIB, sample=7, **place)
     for step in range(steps):
         t = 10.0 * (step + 1)
         program.copy(t + 0.1, (t + 0.1, t + 0.3), 10, "h2d", 8 * MIB, memory="pinned", host=HOST + 1 * 10**9,
@@ -114,3 +119,25 @@ def training(steps: int = 20) -> TimedProgram:
                          device=DEVICE + 5 * 10**9 + step * 10**8, sample=50 + step)  # fmt: skip
     program.launch(10.0 * (steps + 1), (10.0 * (steps + 1), 10.0 * (steps + 1) + 1))
     return program
+
+
+def stored(directory: Path, program: TimedProgram, *lines: ProfileLine, version: int = 2) -> Path:
+    """The profile of a program. lines: more of profile.jsonl."""
+    directory = profile(directory, callers=NAMES, lines=lines)
+    written = JournalBytes(program.calls.pid, version)
+    written.add("clocks", stamp=0, time=0)
+    for call in program.calls.calls:
+        written.call(call)
+    for kernel in program.journal.kernels:
+        written.add("kernel", **_times(kernel), name=written.text(kernel.name))
+    kinds = get_args(MemoryKind)
+    for copy in program.journal.copies:
+        written.add("copy", **_times(copy), bytes=copy.bytes, direction=1 if copy.direction == "h2d" else 2,
+                    source=kinds.index(copy.source), target=kinds.index(copy.target))  # fmt: skip
+    (directory / f"journal-{program.calls.pid}-0.bin").write_bytes(written.content)
+    return directory
+
+
+def _times(work: CudaKernel | CudaCopy) -> dict[str, int]:
+    span = {"start_stamp": round(work.start * 1e9), "end_stamp": round(work.end * 1e9)}
+    return {**span, "device": work.device, "stream": work.stream, "correlation": work.correlation}

@@ -10,6 +10,7 @@ import pytest
 from browser import CHROMIUM
 from tests.calls import call
 from tests.profile.profiles import MiB, gpu, header, mark, write
+from tests.profile.timed import stored, training
 from tests.schemas import assert_valid
 from tests.texts import assert_states
 
@@ -153,6 +154,25 @@ def test_names_of_the_target_are_text(tmp_path):
     assert "alert(1)" in page
     assert "<b>\N{REPLACEMENT CHARACTER}" not in page
     assert not re.search("[\x00\x1b\u202e]", page)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_lines_cost_comes_first_and_what_unified_memory_would_do_later(tmp_path):
+    page = render({"p": read(stored(tmp_path / "p", training(), *MARKS))})
+    tables = re.findall('<section id="([^"]+)"', page)
+    assert tables[:3] == ["memory", "lines", "all-lines"]
+    assert "hazards" in tables[3:]
+    costs = page.partition('<section id="lines"')[2].partition("</section>")[0]
+    assert re.findall(r"train\.py:\d+(?: and :\d+)?", costs) == ["train.py:14", "train.py:11", "train.py:16 and :17"]
+    assert sentences(page)[0].count("train.py:14") <= 1
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_program_whose_lines_cost_nothing_has_its_copies_only(tmp_path):
+    program = training(0)
+    page = render({"p": read(stored(tmp_path / "p", program))})
+    assert 'id="lines"' not in page
+    assert "train.py:5" in page
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")

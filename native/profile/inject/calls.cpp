@@ -101,9 +101,26 @@ GraphUse Calls::use_of_graphs(std::uint32_t id) const {
     }
 }
 
+namespace {
+
+// The call that this thread is in.
+struct Entered {
+    std::uint32_t correlation = 0;
+    std::uint64_t time = 0;
+};
+thread_local Entered entered;
+
+}  // namespace
+
+std::uint64_t Calls::began(const Call& call) noexcept {
+    return entered.correlation == call.correlation ? entered.time : 0;
+}
+
 void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
     const Within within;
-    if (data.parameters == nullptr || !within.is_first() || !home_.is_here()) return;
+    if (!within.is_first() || !home_.is_here()) return;
+    entered = {data.correlation, monotonic_ns()};
+    if (data.parameters == nullptr) return;
     try {
         switch (id) {
 #define CALL(number, function, parameters_type)                                                                        \
@@ -450,7 +467,8 @@ void Calls::waited(std::uint8_t what, const Call& call) {
                             .correlation = call.correlation,
                             .site = place.number,
                             .what = what,
-                            .unused = {}};
+                            .unused = {},
+                            .began = began(call)};
     if (watch_ != nullptr) watch_->waited(record.time);  // before, so that its records come before the wait
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }

@@ -147,6 +147,8 @@ class Calls {
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
     void waited(std::uint8_t what, const Call& call);
+    // When the call began that this thread returns from; 0 if that is not known.
+    static std::uint64_t began(const Call& call) noexcept;
 
     void begin_capture(cupti::Handle stream, const Call& call);
     void end_capture(cupti::Handle stream, const Call& call);

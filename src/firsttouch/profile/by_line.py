@@ -39,6 +39,8 @@ LEAST_COMPARED = 1 << 10
 """Bytes of the smallest copies whose samples are compared: fewer bytes, such as a zero, are often equal by chance."""
 STAGED = 64 << 10
 """The driver takes a copy to the device of so many bytes of pageable memory at once, without waiting."""
+PREALLOCATED = 1 << 30
+"""Bytes that a library obtains at once and that are told, also if a line of the user led to it: a pool of its own."""
 MOST_ROWS = 200
 
 
@@ -46,9 +48,9 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     """What one line did, or one library without a line of the user.
 
     kind: copies: over the link, one way, of one kind of memory. waits: calls that waited for work of the GPU. round
-    trips: bytes that went from `since` to the other side and came back at `place` unchanged. copied again: bytes that
-    the same line had copied before, with a kernel in between. allocations: of the device; queries: of free memory, both
-    of libraries alone. first_way: the way that the bytes of a round trip went first.
+    trips: bytes that went from `since` to the other side and came back at `place` unchanged; first_way: how they went
+    first. copied again: bytes that the same line had copied before, with a kernel in between. allocations: of the
+    device, by libraries alone, or of PREALLOCATED bytes and more; queries: of free memory, by libraries alone.
 
     library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
     calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies.
@@ -210,15 +212,17 @@ class _ProcessReader:
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaWait):
                 if call.what != "copy":  # that of a copy is told with it
-                    self._wait(self._places.of(call.site), call.thread, call.t)
+                    self._wait(self._places.of(call.site), call)
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaBlock | CudaQuery):
                 self._library_call(call)
                 self._called[0] = call.t
 
-    def _began(self, thread: int, t: float) -> float:
-        """When a call that returned at `t` began at the earliest."""
-        return max((self._called[n] for n in {0, thread} if n in self._called), default=t)
+    def _began(self, call: CudaMove | CudaWait) -> float:
+        """When a call began, at the earliest if that is not recorded."""
+        if call.began is not None:
+            return call.began
+        return max((self._called[n] for n in {0, call.thread} if n in self._called), default=call.t)
 
     def _add(self, place: UserPlace, kind: RowKind) -> _Sum:
         row = self.sums[place, kind]
@@ -227,20 +231,23 @@ class _ProcessReader:
         row.round = self._round
         return row
 
-    def _wait(self, place: UserPlace, thread: int, t: float, own: CudaCopy | None = None) -> None:
-        if cost := self.work.charge(self._began(thread, t), t, own):
+    def _wait(self, place: UserPlace, call: CudaMove | CudaWait, own: CudaCopy | None = None) -> None:
+        if cost := self.work.charge(self._began(call), call.t, own, is_bound=call.began is None):
             row = self._add(place, "waits")
             row.waited += cost.seconds
             row.idle += cost.idle
 
     def _library_call(self, call: CudaBlock | CudaQuery) -> None:
         place = self._places.of(call.site)
-        if not place.is_its_own:
-            return
         if isinstance(call, CudaQuery):
-            self._add(place, "queries")
+            if place.is_its_own:
+                self._add(place, "queries")
         elif call.begins and call.kind in ("device", "managed"):
-            self._add(place, "allocations").held += call.bytes
+            is_large = call.bytes >= PREALLOCATED and (library := self._places.made_by(call.site))
+            if is_large and not place.library:
+                place = msgspec.structs.replace(place, library=library)
+            if place.is_its_own or is_large:
+                self._add(place, "allocations").held += call.bytes
 
     def _move(self, call: CudaMove) -> None:
         if call.what != "copy" or call.captured:
@@ -250,7 +257,7 @@ class _ProcessReader:
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
-        place, began = self._places.of(call.site), self._began(call.thread, call.t)
+        place = self._places.of(call.site)
         copy = _Copy(
             process=self._pid,
             place=place,
@@ -264,10 +271,10 @@ class _ProcessReader:
         )
         self.copies.append(copy)
         self._find_origin(copy, call)
-        if call.blocking or self._was_held_back(call, copy, record, began):
-            self._wait(place, call.thread, call.t, record)
+        if call.blocking or self._was_held_back(call, copy, record):
+            self._wait(place, call, record)
 
-    def _was_held_back(self, call: CudaMove, copy: _Copy, record: CudaCopy | None, began: float) -> bool:
+    def _was_held_back(self, call: CudaMove, copy: _Copy, record: CudaCopy | None) -> bool:
         """Whether a copy to the device from pageable memory returned only after earlier work had ended, for the driver
         had to take the bytes piece by piece.
         """
@@ -277,7 +284,7 @@ class _ProcessReader:
             and copy.way == "h2d"
             and copy.nbytes > STAGED
             and record.start < call.t
-            and self.work.was_busy(began, began, record.device)
+            and self.work.was_busy(self._began(call), record.device)
         )
 
     def _find_origin(self, copy: _Copy, call: CudaMove) -> None:

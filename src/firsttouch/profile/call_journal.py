@@ -1,4 +1,4 @@
-"""Reads the calls of traced programs from journals of version 2, in program order.
+"""Reads the calls of traced programs from journals of version 2 and later, in program order.
 
 What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. The
 kernels of a graph have the correlation of its launch; each gets a number of its own here.
@@ -36,6 +36,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
     WaitKind,
 )
+from firsttouch.profile.content import Profile
 from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import CUT, JournalFile, JournalReader, journal_files, memory_kind, notice
 from firsttouch.profile.trace import caller
@@ -80,6 +81,13 @@ def read_calls(directory: Path, names: CallerTable | None = None) -> list[Traced
     return [
         calls for path in journal_files(directory) if (calls := _CallReader(path, names or {}).read_calls()) is not None
     ]
+
+
+def calls_of(profile: Profile) -> list[TracedCalls]:
+    """The calls of each process of a profile that was traced. They are read once. Raises as `read_calls`."""
+    if profile.calls is None:
+        profile.calls = read_calls(profile.directory, profile.callers)
+    return profile.calls
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
@@ -303,6 +311,7 @@ class _CallReader(JournalReader):
         host: int,
         flags: int,
         direction: int,
+        began: int = 0,
     ) -> None:
         if what >= len(_MOVES) or host >= len(_PLACES) or direction >= len(_DIRECTIONS):
             raise self._file.broken()
@@ -330,10 +339,11 @@ class _CallReader(JournalReader):
                 sampled_whole=bool(flags & _SAMPLED_WHOLE),
                 direction=_DIRECTIONS[direction],
                 site=self._site_of(site),
+                began=began * 1e-9 if began else None,
             )
         )
         if stack:
-            self._all.calls.append(self._wait(time, stack, thread, site, "copy"))
+            self._all.calls.append(self._wait(time, stack, thread, site, "copy", began))
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
@@ -407,14 +417,20 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int) -> None:
+    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int, began: int = 0) -> None:
         if what >= len(_WAITS):
             raise self._file.broken()
-        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what]))
+        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what], began))
 
-    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind) -> CudaWait:
-        stack += self._above.get(site, 0)
-        return CudaWait(t=time * 1e-9, thread=thread, what=kind, stack=stack, site=self._site_of(site))
+    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> CudaWait:
+        return CudaWait(
+            t=time * 1e-9,
+            thread=thread,
+            what=kind,
+            stack=stack + self._above.get(site, 0),
+            site=self._site_of(site),
+            began=began * 1e-9 if began else None,
+        )
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)

@@ -2,8 +2,9 @@
 
 A wait is charged with the time from the end of the last work on a device to the start of the next that was launched
 after the wait, over all streams, but no more than the program waited: without the wait, it would have launched the
-next work earlier by that. When a wait began is not recorded: not before the thread's call before it. So both are at
-most what is said. A wait at which nothing was pending is charged with nothing. Times are seconds of CLOCK_MONOTONIC.
+next work earlier by that. So it is at most what is said. A wait at which nothing was pending is charged with nothing.
+When a wait began is not recorded in journals of version 2: not before the thread's call before it. Times are seconds of
+CLOCK_MONOTONIC.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ class GpuWork:
         self.first = min((ran.start for ran in work), default=0.0)
         self.last = max((ran.end for ran in work), default=0.0)
 
-    def charge(self, began: float, ended: float, own: CudaCopy | None = None) -> ChargedWait | None:
+    def charge(
+        self, began: float, ended: float, own: CudaCopy | None = None, *, is_bound: bool = True
+    ) -> ChargedWait | None:
         """What a wait cost; None if nothing was pending. Waits are told in their order: idle time is charged once.
 
-        began: at the earliest. own: the copy that the wait is part of, which pends as long as it runs.
+        is_bound: it may have begun later. own: the copy that the wait is part of, which pends as long as it runs.
         """
         idle, is_pending = 0.0, False
         for device, work in self._devices.items():
@@ -68,7 +71,7 @@ class GpuWork:
                 continue
             last = work.ended[following - 1]
             is_own = own is not None and own.device == device
-            if not is_own and (last <= began or last < ended - _RETURNS_WITHIN):
+            if not is_own and (last <= began or (is_bound and last < ended - _RETURNS_WITHIN)):
                 continue
             is_pending = True
             if following < len(work.launched) and (device, following) not in self._charged:
@@ -76,8 +79,8 @@ class GpuWork:
                 idle += max(0.0, min(work.next_start[following] - last, ended - began))
         return ChargedWait(max(0.0, ended - began), idle) if is_pending else None
 
-    def was_busy(self, t: float, before: float, device: int) -> bool:
-        """Whether work that was launched before `before` was still pending on a device at `t`."""
+    def was_busy(self, t: float, device: int) -> bool:
+        """Whether work was pending on a device."""
         work = self._devices.get(device)
-        earlier = bisect_right(work.launched, before) if work else 0
+        earlier = bisect_right(work.launched, t) if work else 0
         return bool(work and earlier and work.ended[earlier - 1] > t)

@@ -73,8 +73,12 @@ class Structure:
         return self._make(self.unpack(content, offset))
 
     def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
-        """A function that calls `receive` with the fields that its parameters name; quicker than `read`."""
-        places = [self.fields.index(name) for name in signature(receive).parameters]
+        """A function that calls `receive` with the fields that its parameters name; quicker than `read`. The last
+        parameters keep their defaults where this version has no such field.
+        """
+        parameters = signature(receive).parameters.values()
+        names = [p.name for p in parameters if p.default is p.empty or p.name in self.fields]
+        places = [self.fields.index(name) for name in names]
         chosen = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
         unpack = self.unpack
         return lambda content: receive(*chosen(unpack(content)))

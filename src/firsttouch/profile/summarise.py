@@ -11,7 +11,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.by_line import ByLine, TracedProcess, by_line
-from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
@@ -191,7 +191,7 @@ def _by_line(profile: Profile, link: LinkSpeed | None) -> ByLine | None:
     """What each line cost; None without a trace, or with one of a version that did not record the calls."""
     traced_journals = [journal for journal in profile.journals if journal.traced]
     try:
-        calls = read_calls(profile.directory, profile.callers) if traced_journals else []
+        calls = calls_of(profile) if traced_journals else []
     except UsageError:
         return None
     lines = by_line(map(TracedProcess, calls, traced_journals), profile.callers, link)

@@ -66,6 +66,14 @@ class UserPlaces:
             self._known[site] = self._find(site)
         return self._known[site]
 
+    def made_by(self, site: CallSite) -> str:
+        """The library in which a call was made, whoever called the library; '' if the user's program made it."""
+        for frame in site:
+            place = self._place(frame)
+            if not is_of_the_runtime(place.function):
+                return library_name(frame.file) if self._is_passed(frame, place) else ""
+        return ""
+
     def _find(self, site: CallSite) -> UserPlace:
         places = [self._place(frame) for frame in site]
         for frame, place in zip(site, places, strict=True):

@@ -111,17 +111,24 @@ def _subject(group: LineGroup) -> str:
     row = next(iter(group.of("round trips")), group.rows[0])
     names = [where(row.since)] if row.since else []
     names.append(where(row.place, row.since))
-    place = plain(" and ".join(dict.fromkeys(filter(None, names))), 120) if row.since != row.place else where(row.place)
-    return f"{place}{_of_library(row)}"
+    place = where(row.place) if row.since == row.place else " and ".join(names)
+    return plain(f"{place}{_of_library(row)}", 200)
 
 
 def _of_library(row: LineRow) -> str:
     if not row.library:
         return ""
-    return f" of {row.library}, by itself" if row.is_its_own else f" of {row.library}, for an unknown line"
+    return f" of {row.library}, in a thread of its own" if row.is_its_own else f" of {row.library}, for an unknown line"
 
 
 def _group_texts(group: LineGroup, lines: ByLine) -> Iterator[str]:
+    first, *more = _facets(group, lines)
+    yield _at_cost(group.cost, f"{_subject(group)}: {first}")
+    yield from (_at_cost(None, text) for text in more)
+
+
+def _facets(group: LineGroup, lines: ByLine) -> list[str]:
+    """What a group does, as far as it matters."""
     least = _LEAST_OF_GROUP * group.cost
     trips = [_trips_text(row) for row in group.of("round trips")]
     again = [_again_text(row) for row in group.of("copied again") if row.cost >= least]
@@ -129,12 +136,9 @@ def _group_texts(group: LineGroup, lines: ByLine) -> Iterator[str]:
     copies = [_copies_text(row, lines) for row in slow]
     waits = group.of("waits")
     idle, calls = sum(row.idle or 0.0 for row in waits), sum(row.calls for row in waits)
-    waited = (
-        [f"{count(calls, 'wait')}, in which the GPU stood idle for {format_seconds(idle)}"] if idle >= least else []
-    )
-    first, *more = [*trips, *copies, *again, *waited]
-    yield _at_cost(group.cost, f"{_subject(group)}: {first}")
-    yield from (_at_cost(None, text) for text in more)
+    waited = [f"{count(calls, 'wait')}, after which the GPU stood idle for {format_seconds(idle)}"]
+    facets = [*trips, *copies, *again]
+    return [*facets, *waited] if idle >= least > 0 or not facets else facets
 
 
 def _copies_text(row: LineRow, lines: ByLine) -> str:
@@ -189,7 +193,7 @@ def _others(copies: Sequence[LineRow], are_more: bool) -> Iterator[str]:
     texts = []
     for (way, memory), of in sums.items():
         nbytes, seconds = sum(row.h2d + row.d2h for row in of), sum(row.seconds or 0.0 for row in of)
-        at = f" at {where(of[0].place)}" if len(of) == 1 else f" at {len(of)} lines"
+        at = f" at {plain(where(of[0].place), 120)}" if len(of) == 1 else f" at {len(of)} lines"
         texts.append(
             f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory} memory{_rate_text(nbytes, seconds)}{at}"
         )
@@ -202,39 +206,43 @@ def _libraries(lines: ByLine) -> Iterator[str]:
     texts = []
     for row in lines.rows:
         if row.kind == "allocations":
-            texts.append(f"{row.library} allocated {format_size(row.held, 3)} ({row.calls:,}x)")
+            at = "" if row.is_its_own or not row.place.line else f" at {where(row.place)}"
+            texts.append(f"{row.library} allocated {format_size(row.held, 3)}{at} ({row.calls:,}x)")
         elif row.kind == "queries":
             texts.append(f"{row.library} asked {row.calls:,}x for free memory")
     for domain, ranges in lines.library_ranges.items():
         texts.append(f"{LIBRARY_DOMAINS.get(domain, domain)} named {ranges:,} NVTX ranges, which are no phases here")
     if texts:
-        yield f"by libraries themselves: {'; '.join(texts)}"
+        yield plain(f"by libraries: {'; '.join(texts)}", 400)
 
 
 # ----------------------------------------------------------------------------------------------------------- the page
 
 
-def line_table(lines: ByLine | None) -> ProfileTable:
-    """All lines, the costliest first."""
-    table = ProfileTable("lines", "What each line costs", short="By line")
+def line_tables(lines: ByLine | None) -> list[ProfileTable]:
+    """The costliest lines, and the numbers of all."""
     if lines is None:
-        return table
-    table.heads = ["line", "what", "calls", "to the device", "to the host", "host memory", "GB/s", "page-locked GB/s",
-                   "saves", "GPU idle", "time on the link", "certainty"]  # fmt: skip
-    table.rows = [_cells(row) for row in lines.rows[:_MOST_ROWS]]
-    table.notes = [
-        f"The GPU was used for {format_seconds(lines.seconds)}, from its first work to its last. Idle time is that "
-        "between two works of the GPU with a wait between them, and no more than the program waited. A round trip, or "
-        "a copy of the same bytes, is likely where some of its bytes were compared, and seen where all were.",
-        _best_note(lines),
-        _unseen_note(lines),
-        *(f"{text[:1].upper()}{text[1:]}." for text in _libraries(lines)),
+        return []
+    groups = groups_of(lines)
+    costs = ProfileTable("lines", "What each line costs", ["line", "at most", "what it does"])
+    costs.rows = [
+        [_subject(group), format_seconds(group.cost), plain("; ".join(_facets(group, lines)), 600)] for group in groups
     ]
+    costs.notes = [
+        f"The time that each costs at most, of {format_seconds(lines.seconds)} from the GPU's first work to its last. "
+        "After a wait, the GPU stood idle until the next work that was launched, and counts for no longer than the "
+        "program waited. The same bytes are likely where some of them were compared, and seen where all were."
+    ]
+    costs.notes += [plain(f"{text[:1].upper()}{text[1:]}.", 500) for text in _libraries(lines)]
+    every = ProfileTable("all-lines", "All copies and waits by line", folded=bool(groups))
+    every.heads = ["line", "what", "calls", "bytes", "host memory", "GB/s", "page-locked", "on the link", "GPU idle",
+                   "certainty"]  # fmt: skip
+    every.rows = [_cells(row) for row in lines.rows[:_MOST_ROWS] if row.kind not in ("allocations", "queries")]
+    every.notes = [plain(note, 500) for note in (_best_note(lines), _unseen_note(lines)) if note]
     more = len(lines.rows) - _MOST_ROWS + lines.rows_left_out
     if more > 0:
-        table.notes.append(f"{count(more, 'row')} with lower costs are left out.")
-    table.notes = [plain(note, 500) for note in table.notes if note]
-    return table
+        every.notes.append(f"{count(more, 'row')} with lower costs are left out.")
+    return [table for table in (costs, every) if table.rows]
 
 
 def _best_note(lines: ByLine) -> str:
@@ -243,7 +251,7 @@ def _best_note(lines: ByLine) -> str:
     source = (
         lines.best_from or "the page-locked copies of this trace, which may not be the best that the machine can do"
     )
-    return f"The GB/s of page-locked memory are from {source}."
+    return f"The column page-locked has the GB/s that page-locked memory reaches, from {source}."
 
 
 def _unseen_note(lines: ByLine) -> str:
@@ -257,18 +265,17 @@ def _unseen_note(lines: ByLine) -> str:
 def _cells(row: LineRow) -> list[str]:
     total = row.h2d + row.d2h
     is_link = row.kind in ("copies", "round trips", "copied again")
-    since = f", from {where(row.since)}" if row.since and row.since != row.place else ""
+    way = "" if (row.h2d and row.d2h) or not total else f" {_TO['h2d' if row.h2d else 'd2h']}"
+    since = f" with {where(row.since, row.place)}" if row.since and row.since != row.place else ""
     return [
         plain(f"{where(row.place)}{_of_library(row)}", 160),
-        plain(f"{row.kind}{since}", 160),
+        plain(f"{row.kind}{way}{since}", 160),
         f"{row.calls:,}",
-        format_size(row.h2d, 3) if row.h2d else DASH,
-        format_size(row.d2h, 3) if row.d2h else DASH,
+        format_size(total, 3) if total else DASH,
         row.memory or DASH,
         _rate(total, row.seconds) if is_link else DASH,
         _rate(total, row.best) if is_link else DASH,
-        format_seconds(row.saves) if row.saves else DASH,
-        DASH if row.idle is None else format_seconds(row.idle) if row.idle else "0",
         format_seconds(row.seconds) if row.seconds else DASH,
+        DASH if row.idle is None else format_seconds(row.idle) if row.idle else "0",
         row.certainty,
     ]

@@ -47,7 +47,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
         drawing = replace(drawing, spec=specification(figure), narrow=narrow(figure))
     only = next(iter(summaries.values())) if len(summaries) == 1 else None
     tables = words.tables(only) if only else [words.peaks(summaries)]
-    lines = [words_of_lines.line_table(only.by_line)] if only and only.by_line else []
+    lines = words_of_lines.line_tables(only.by_line) if only else []
     tables = [*lines, *(ported.tables if ported is not None else []), *tables]
     answer = [words_of_lines.answer(only.by_line), *words.answer(only)] if only else []
     return filled_in(

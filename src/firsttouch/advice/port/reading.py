@@ -14,7 +14,7 @@ from firsttouch.advice.port.places import Places, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
-from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
@@ -47,7 +47,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     directory = profile.directory
     if not any(journal.traced for journal in profile.journals):
         raise _untraced_error(profile)
-    processes = [calls for calls in read_calls(directory, profile.callers) if _uses_memory(calls)]
+    processes = [calls for calls in calls_of(profile) if _uses_memory(calls)]
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
