@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -42,6 +42,7 @@ STAGED = 64 << 10
 PREALLOCATED = 1 << 30
 """Bytes that a library obtains at once and that are told, also if a line of the user led to it: a pool of its own."""
 MOST_ROWS = 200
+_LAUNCHING = CudaLaunch, CudaMove
 
 
 class LineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +139,7 @@ def by_line(processes: Iterable[TracedProcess], names: CallerTable, link: LinkSp
     )
 
 
-@dataclass(eq=False)
-class _Copy:
+class _Copy(msgspec.Struct, eq=False, gc=False):
     """A copy over the link. round: how many launches were before it, of its process. sample: of `compared` bytes."""
 
     process: int
@@ -167,6 +167,7 @@ class _Copy:
 class _Sum:
     """What waits, allocations or queries of one place add up to."""
 
+    place: UserPlace = field(default_factory=lambda: UserPlace(CallLocation()))
     calls: int = 0
     rounds: int = 0
     round: int = -1
@@ -185,14 +186,15 @@ class _ProcessReader:
         launched = {
             call.correlation & 0xFFFFFFFF: call.t  # of a graph, its kernels have numbers of their own
             for call in self._calls
-            if isinstance(call, CudaLaunch | CudaMove) and call.correlation
+            if isinstance(call, _LAUNCHING)
         }
         self.work = GpuWork(journal, launched)
         self._records: defaultdict[int, list[CudaCopy]] = defaultdict(list)
         for record in journal.copies:
             self._records[record.correlation].append(record)
         self.copies: list[_Copy] = []
-        self.sums: defaultdict[tuple[UserPlace, RowKind], _Sum] = defaultdict(_Sum)
+        self.sums: defaultdict[tuple[int, RowKind], _Sum] = defaultdict(_Sum)
+        """By the identity of the place."""
         self.not_compared = 0
         self._round = 0
         self._called: dict[int, float] = {}
@@ -222,10 +224,13 @@ class _ProcessReader:
         """When a call began, at the earliest if that is not recorded."""
         if call.began is not None:
             return call.began
-        return max((self._called[n] for n in {0, call.thread} if n in self._called), default=call.t)
+        called = self._called
+        last = max(called.get(0, -1.0), called.get(call.thread, -1.0))
+        return last if last >= 0 else call.t
 
     def _add(self, place: UserPlace, kind: RowKind) -> _Sum:
-        row = self.sums[place, kind]
+        row = self.sums[id(place), kind]
+        row.place = place
         row.calls += 1
         row.rounds += row.round != self._round
         row.round = self._round
@@ -321,13 +326,13 @@ def _memory_of(call: CudaMove, record: CudaCopy | None, way: LinkWay) -> HostMem
 
 def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
     """The rows of waits, allocations and queries of all processes."""
-    sums: defaultdict[tuple[UserPlace, RowKind], list[_Sum]] = defaultdict(list)
+    sums: defaultdict[tuple[int, RowKind], list[_Sum]] = defaultdict(list)
     for reader in readers:
         for key, of_process in reader.sums.items():
             sums[key].append(of_process)
     return [
         LineRow(
-            **_where(place),
+            **_where(parts[0].place),
             kind=kind,
             calls=sum(s.calls for s in parts),
             rounds=sum(s.rounds for s in parts),
@@ -336,7 +341,7 @@ def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
             held=sum(s.held for s in parts),
             certainty="at most" if kind == "waits" else "exact",
         )
-        for (place, kind), parts in sums.items()
+        for (_, kind), parts in sums.items()
     ]
 
 
@@ -354,7 +359,7 @@ def _bytes_by_way(copies: Sequence[_Copy]) -> dict[str, Any]:
 
 
 def _copy_rows(copies: Sequence[_Copy], speed: LinkSpeed) -> Iterator[LineRow]:
-    for alike in _grouped(copies, lambda copy: (copy.place, copy.way, copy.memory)):
+    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way, copy.memory)):
         first, rounds = alike[0], _rounds(alike)
         timed = [copy for copy in alike if copy.seconds]
         times = [speed.seconds(copy.way, copy.nbytes) for copy in timed]
@@ -372,7 +377,7 @@ def _trip_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:
     bytes are others each time: what never changes may be equal by chance.
     """
     returns = [(copy.came_from, copy) for copy in copies if copy.came_from is not None]
-    for trips in _grouped(returns, lambda trip: (trip[0].place, trip[1].place, trip[1].way)):
+    for trips in _grouped(returns, lambda trip: (id(trip[0].place), id(trip[1].place), trip[1].way)):
         first, back = trips[0]
         if not any(copy.is_same_place for _, copy in trips) and len({copy.sample for _, copy in trips}) < 2:
             continue
@@ -388,7 +393,7 @@ def _trip_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:
 
 def _again_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:
     """Copies of bytes that their line has copied before, with a kernel in between, but for round trips."""
-    for alike in _grouped(copies, lambda copy: (copy.place, copy.way)):
+    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way)):
         last: dict[tuple[int, int, int], int] = {}
         again, contents = list[_Copy](), dict[tuple[int, int, int], int]()
         for copy in alike:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 from firsttouch.profile.cuda import CudaCopy, CudaKernel, ProcessJournal
 
@@ -23,8 +23,7 @@ nothing was pending.
 """
 
 
-@dataclass(frozen=True)
-class ChargedWait:
+class ChargedWait(NamedTuple):
     """What a wait cost at most. seconds: for which the program waited; idle: for which GPUs had nothing to do."""
 
     seconds: float
@@ -48,14 +47,16 @@ class GpuWork:
 
     def __init__(self, journal: ProcessJournal, launched: Mapping[int, float]) -> None:
         by_device: defaultdict[int, list[tuple[float, float, float]]] = defaultdict(list)
-        work: list[CudaKernel | CudaCopy] = [*journal.kernels, *(c for c in journal.copies if c.direction != "h2h")]
+        copies = (copy for copy in journal.copies if copy.direction != "h2h")
+        work: Iterable[CudaKernel | CudaCopy] = chain(journal.kernels, copies)
         for ran in work:
-            called = min(ran.start, launched.get(ran.correlation, ran.start))
-            by_device[ran.device].append((called, ran.start, ran.end))
+            start = ran.start
+            called = launched.get(ran.correlation, start)
+            by_device[ran.device].append((called if called < start else start, start, ran.end))
         self._devices = {device: _DeviceWork(work) for device, work in by_device.items()}
+        self.first = min((work.next_start[0] for work in self._devices.values()), default=0.0)
+        self.last = max((work.ended[-1] for work in self._devices.values()), default=0.0)
         self._charged: set[tuple[int, int]] = set()
-        self.first = min((ran.start for ran in work), default=0.0)
-        self.last = max((ran.end for ran in work), default=0.0)
 
     def charge(
         self, began: float, ended: float, own: CudaCopy | None = None, *, is_bound: bool = True

@@ -56,15 +56,18 @@ def library_name(file: str) -> str:
 
 
 class UserPlaces:
-    """The user's place of each call, by its site."""
+    """The user's place of each call, by its site. Equal places are the same object."""
 
     def __init__(self, names: CallerTable) -> None:
-        self._names, self._known = names, dict[CallSite, UserPlace]()
+        self._names, self._places = names, dict[UserPlace, UserPlace]()
+        self._known: dict[int, tuple[CallSite, UserPlace]] = {}
+        """By the identity of the site, which is kept: the calls of a line share one."""
 
     def of(self, site: CallSite) -> UserPlace:
-        if site not in self._known:
-            self._known[site] = self._find(site)
-        return self._known[site]
+        if (known := self._known.get(id(site))) is None:
+            place = self._find(site)
+            known = self._known[id(site)] = site, self._places.setdefault(place, place)
+        return known[1]
 
     def made_by(self, site: CallSite) -> str:
         """The library in which a call was made, whoever called the library; '' if the user's program made it."""
