@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 from tests.profile.timed import DEVICE, HOST, MIB, NAMES, PYTHON, SCRIPT, TORCH, TimedProgram, line, training
 
 from firsttouch.profile.by_line import TracedProcess, by_line
@@ -236,6 +237,16 @@ def test_what_goes_to_the_device_and_back_made_a_round_trip_once():
         program.launch(t + 1, (t + 1, t + 1.5))
     (row,) = program.rows("round trips").values()
     assert (row.first_way, row.calls, row.place.line) == ("h2d", 1, 4)
+
+
+def test_copies_of_one_call_have_the_record_of_their_size():
+    program = TimedProgram()
+    program.copy(2, (0, 1), 3, "h2d", 4 * MIB, memory="pinned")
+    program.copy(2, (1, 1.5), 4, "d2h", MIB, memory="pinned")
+    program.calls.calls = [replace(call, correlation=9) for call in program.calls.calls]  # of a graph, or of a batch
+    program.journal.copies = [replace(copy, correlation=9) for copy in reversed(program.journal.copies)]
+    found = {at: (row.h2d, row.d2h, row.seconds) for at, row in program.rows("copies").items()}
+    assert found == {3: (4 * MIB, 0, ms(1e-3)), 4: (0, MIB, ms(0.5e-3))}
 
 
 def test_a_single_number_that_is_zero_each_time_is_nothing():

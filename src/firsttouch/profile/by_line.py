@@ -189,9 +189,10 @@ class _ProcessReader:
             if isinstance(call, _LAUNCHING)
         }
         self.work = GpuWork(journal, launched)
-        self._records: defaultdict[int, list[CudaCopy]] = defaultdict(list)
-        for record in journal.copies:
-            self._records[record.correlation].append(record)
+        self._records: defaultdict[tuple[int, int], list[CudaCopy]] = defaultdict(list)
+        """By correlation and bytes: copies of a batch or of a graph have the same correlation. The last comes first."""
+        for record in reversed(journal.copies):
+            self._records[record.correlation, record.bytes].append(record)
         self.copies: list[_Copy] = []
         self.sums: defaultdict[tuple[int, RowKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
@@ -257,8 +258,9 @@ class _ProcessReader:
     def _move(self, call: CudaMove) -> None:
         if call.what != "copy" or call.captured:
             return
-        records = self._records.pop(call.correlation, []) if call.correlation else []
-        record = records[-1] if records else None
+        nbytes = call.bytes * call.rows
+        records = self._records.get((call.correlation, nbytes)) if call.correlation else None
+        record = records.pop() if records else None
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
@@ -268,11 +270,11 @@ class _ProcessReader:
             place=place,
             way=way,
             memory=_memory_of(call, record, way),
-            nbytes=call.bytes * call.rows,
+            nbytes=nbytes,
             round=self._round,
-            seconds=sum(r.end - r.start for r in records),
+            seconds=record.end - record.start if record else 0.0,
             sample=call.sample,
-            compared=min(call.sampled_bytes, call.bytes * call.rows),
+            compared=min(call.sampled_bytes, nbytes),
         )
         self.copies.append(copy)
         self._find_origin(copy, call)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from firsttouch.advice.port.places import where
+from firsttouch.advice.port.places import counted, where
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.by_line import ByLine, LineRow, RowKind
 from firsttouch.profile.phases import LIBRARY_DOMAINS
@@ -22,6 +22,8 @@ LEAST_SHARE = 5e-4
 """The least part of the time in which GPUs were used that a line is shown for."""
 _LEAST_OF_GROUP = 0.02
 """The least part of the cost of a line that is told apart."""
+_RATED = 64 << 10
+"""Bytes from which on a copy has a rate; the time of smaller ones is that of a call."""
 _MOST_ROWS = 100
 _TO = {"h2d": "to the device", "d2h": "to the host"}
 _Line: TypeAlias = tuple[CallLocation, str]
@@ -136,15 +138,17 @@ def _facets(group: LineGroup, lines: ByLine) -> list[str]:
     copies = [_copies_text(row, lines) for row in slow]
     waits = group.of("waits")
     idle, calls = sum(row.idle or 0.0 for row in waits), sum(row.calls for row in waits)
-    waited = [f"{count(calls, 'wait')}, after which the GPU stood idle for {format_seconds(idle)}"]
+    waited = [f"{counted(calls, 'wait')}, after which the GPU stood idle for {format_seconds(idle)}"]
     facets = [*trips, *copies, *again]
     return [*facets, *waited] if idle >= least > 0 or not facets else facets
 
 
 def _copies_text(row: LineRow, lines: ByLine) -> str:
     way = "h2d" if row.h2d else "d2h"
-    text = f"{row.calls:,} {'copy' if row.calls == 1 else 'copies'} {_TO[way]}, {format_size(row.h2d + row.d2h, 3)}, "
-    text += f"{_from(way)} {row.memory} memory{_rate_text(row.h2d + row.d2h, row.seconds)}"
+    text = f"{counted(row.calls, 'copy', 'copies')} {_TO[way]}, {format_size(row.h2d + row.d2h, 3)}, {_from(way)} "
+    text += f"{row.memory} memory"
+    if row.h2d + row.d2h >= _RATED * row.calls:
+        text += _rate_text(row.h2d + row.d2h, row.seconds)
     if row.saves is not None and row.best is not None:
         measured = f"in {lines.best_from}" if lines.best_from else "in this trace"
         text += f" (page-locked memory{_rate_text(row.h2d + row.d2h, row.best)} {measured}: saves "
@@ -166,14 +170,12 @@ def _rate(nbytes: int, seconds: float | None) -> str:
 
 def _trips_text(row: LineRow) -> str:
     first, then = ("host", "device") if row.first_way == "d2h" else ("device", "host")
-    text = (
-        f"{row.calls:,} round {'trip' if row.calls == 1 else 'trips'} of {format_size(row.h2d, 3)} to the {first} and "
-    )
+    text = f"{counted(row.calls, 'round trip')} of {format_size(row.h2d, 3)} to the {first} and "
     return f"{text}back to the {then}, unchanged{_certainty(row)}{_link_time(row)}"
 
 
 def _again_text(row: LineRow) -> str:
-    text = f"{row.calls:,} {'copy' if row.calls == 1 else 'copies'} of bytes that it had copied before{_certainty(row)}"
+    text = f"{counted(row.calls, 'copy', 'copies')} of bytes that it had copied before{_certainty(row)}"
     return f"{text}{_link_time(row)}"
 
 
