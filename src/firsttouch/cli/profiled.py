@@ -97,7 +97,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
         if gpu.before is not None:
             text += f" over {format_size(gpu.before, 3)} before"
         if gpu.own is not None:
-            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}"
+            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}, read at {format_seconds(gpu.own.t)}"
         yield _row(gpu.name, f"{text} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
