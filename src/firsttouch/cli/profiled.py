@@ -14,6 +14,7 @@ from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSu
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import percent
+from firsttouch.report.line_words import line_texts
 from firsttouch.report.profile_tables import named_touch, touched
 
 MOST_LINES = 25
@@ -32,7 +33,14 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     """
     if summary.rank not in ("", "0"):
         return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
-    wrapped = [of_rank(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
+    wrapped = [
+        of_rank(summary),
+        *_lines(summary),
+        *_memory(summary),
+        *_phases(summary),
+        *_processes(summary),
+        *_faults(summary),
+    ]
     wrapped += [*_trace(summary), *_pages(summary)]
     wrapped, last = (
         _wrapped(wrapped),
@@ -101,6 +109,12 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
         yield _row(gpu.name, f"{text} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
+
+
+def _lines(summary: ProfileSummary) -> Iterator[str]:
+    """What the program's lines cost."""
+    for number, text in enumerate(line_texts(summary.by_line)):
+        yield _row("" if number else "lines", text)
 
 
 def _within(phase: str) -> str:

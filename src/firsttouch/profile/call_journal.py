@@ -413,7 +413,8 @@ class _CallReader(JournalReader):
         self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what]))
 
     def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind) -> CudaWait:
-        return CudaWait(t=time * 1e-9, thread=thread, what=kind, stack=stack + self._above.get(site, 0))
+        stack += self._above.get(site, 0)
+        return CudaWait(t=time * 1e-9, thread=thread, what=kind, stack=stack, site=self._site_of(site))
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)

@@ -132,6 +132,7 @@ class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     thread: int
     what: WaitKind
     stack: int
+    site: CallSite = ()
 
 
 class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):

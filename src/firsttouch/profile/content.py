@@ -48,6 +48,8 @@ class Profile:
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     marks: list[schema.Mark] = field(default_factory=list)
     phases: list[TargetPhase] = field(default_factory=list)
+    library_ranges: dict[str, int] = field(default_factory=dict)
+    """NVTX ranges that libraries made, by their domain. They are no phases."""
     mappings: list[schema.Mappings] = field(default_factory=list)
     sites: dict[int, schema.Site] = field(default_factory=dict)
     symbols: dict[int, schema.Symbol] = field(default_factory=dict)

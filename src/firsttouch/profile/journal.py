@@ -409,6 +409,7 @@ class JournalReader:
         target: int,
         source_device: int,
         target_device: int,
+        correlation: int,
     ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
         self._into.copies.append(
@@ -422,13 +423,18 @@ class JournalReader:
                 source=memory_kind(source),
                 target=memory_kind(target),
                 peers=(source_device, target_device) if source_device != target_device else None,
+                correlation=correlation,
             )
         )
 
-    def _add_kernel(self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int) -> None:
+    def _add_kernel(
+        self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int, correlation: int
+    ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
         text = self._text_of(name)
-        self._into.kernels.append(CudaKernel(start=start, end=end, name=text, device=device, stream=stream))
+        self._into.kernels.append(
+            CudaKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
+        )
 
 
 def memory_kind(number: int) -> MemoryKind:

@@ -12,10 +12,9 @@ from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
+from firsttouch.profile.user_lines import OFFSET
 from firsttouch.records.text import join_some
 
-OFFSET = "+0x"
-"""What is between a file and the offset of a call in it."""
 UNKNOWN_LINE = "an unknown line"
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
