@@ -30,7 +30,7 @@ using i32 = std::int32_t;
 using i64 = std::int64_t;
 using Magic = std::array<char, 8>;
 
-inline constexpr u32 journal_version = 2;
+inline constexpr u32 journal_version = 3;
 
 enum class Kind : u16 {
     padding = 0,  // the rest of a chunk
@@ -65,6 +65,9 @@ struct Limits {
 std::uint64_t monotonic_ns() noexcept;
 std::uint32_t thread_id() noexcept;
 
+// A sum of bytes, of which there are a multiple of 8, that goes on from the one of those before them.
+u32 add_to_sum(u32 sum, const void* data, std::size_t bytes) noexcept;
+
 class Journal {
   public:
     using Piece = std::string_view;
@@ -88,6 +91,7 @@ class Journal {
     void follow_process() noexcept;
     bool open_file() noexcept;
     bool next_chunk() noexcept;
+    void seal(Kind kind, std::size_t size) noexcept;
     void release() noexcept;
 
     const std::string folder_;
@@ -102,6 +106,8 @@ class Journal {
     std::uint8_t* chunk_ = nullptr;
     std::size_t used_ = 0;        // of the chunk
     std::size_t file_bytes_ = 0;  // with the chunk
+    u64 record_bytes_ = 0;        // of the complete records, of which `sum_` is the sum
+    u32 sum_ = 0;
     char path_[4096] = "";
     dev_t device_ = 0;
     ino_t inode_ = 0;

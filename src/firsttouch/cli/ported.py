@@ -14,6 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
+from firsttouch.advice.port.wording import other_copies
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -25,6 +26,8 @@ _MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3,
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
+_LITTLE = 0.01
+"""Other copies are told if they have more than this part of the bytes of those that a unified version does without."""
 _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -105,6 +108,9 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
             text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)
         head = ""
+    other = [row for row in port.other_copies if row.bytes > _LITTLE * port.copied]
+    if other and port.copies:  # else the first line has them
+        yield _row(head, "exact", f"{other_copies(other)} not counted above")
 
 
 def _next_step_lines(port: PortFindings) -> Iterator[str]:
@@ -151,7 +157,7 @@ def _searched(port: PortFindings) -> Iterator[str]:
     none = [row for row in port.searched if row.searched and row.kind not in found]
     if none:
         names = [all_rules()[row.kind].title + (f" ({row.text})" if row.text else "") for row in none]
-        yield _row("hazards", "none", join_names(names, "or"))
+        yield _row("hazards", "none", f"{join_names(names, 'or')}{' in these records' if port.partial else ''}")
     for row in port.searched:
         if not row.searched:
             yield _row("" if none else "hazards", "unseen", f"{all_rules()[row.kind].title}: {row.text}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
-from firsttouch.profile.headline import headline, how_ended, short, went_on
+from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
@@ -72,9 +72,12 @@ def _row(head: str, text: str) -> str:
 def _memory(summary: ProfileSummary) -> Iterator[str]:
     host = summary.host
     if host.peak is not None:
-        text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
+        text = f"{host_peak(host)} resident at {format_seconds(host.peak.t)}"
         if (host.processes or 1) > 1:
-            text += f", the sum of {host.processes} processes, in which shared pages count more than once"
+            text += (
+                f" in {host.processes} processes, in sum {format_size(host.peak.bytes, 3)} with shared pages counted "
+            )
+            text += "more than once"
         if host.stated is not None:
             text += f"; the kernel states {format_size(host.stated, 3)} for one process, between two readings"
         if host.at_end is not None:

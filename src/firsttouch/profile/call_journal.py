@@ -37,7 +37,7 @@ from firsttouch.profile.calls import (
     WaitKind,
 )
 from firsttouch.profile.cuda import CallSite, CopyDirection
-from firsttouch.profile.journal import CUT, JournalFile, JournalReader, journal_files, memory_kind, notice
+from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
 
@@ -51,7 +51,7 @@ _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
 """Flags of a move, besides the first two."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
-_GOES_ON, _WAS_GONE = 1, 2
+_GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
 """Flags of what the CPU did with a range."""
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
@@ -391,6 +391,7 @@ class _CallReader(JournalReader):
             writes=writes,
             read=None if record.read == _NOT_KNOWN else record.read,
             was_gone=bool(record.flags & _WAS_GONE),
+            late=bool(record.flags & _LATE) if self._file.version >= 3 else None,
         )
         self._all.calls.append(use)
 
@@ -486,9 +487,10 @@ class _CallReader(JournalReader):
             "records that the journal had no room for": self._file.left_out,
             "launches with arguments that are not known": unknown,
         }
-        cut = [CUT] if self._file.is_cut else []
+        damage = self._damage()
+        self._all.is_partial = bool(damage or self._lost or self._file.left_out)
         return [
-            *cut,
+            *([damage] if damage else []),
             *dict.fromkeys(self._notices),
             *(f"{count:,} {records}" for records, count in counts.items() if count),
         ]

@@ -154,7 +154,8 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     writes: pieces [start, end) of addresses, in whole pages; the first and the last one may reach beyond the range, and
     hold other data there. read: bytes of pages that were read and not written; None: not known, as from a launch on.
     Of 16 MiB and more that were copied to the device, a sixteenth of the pages tells it. was_gone: the memory was given
-    back later, without a last look at it.
+    back later, without a last look at it. late: what was done between a copy of some of the range and `since` is not
+    known; None: not told, by journals before version 3.
     """
 
     since: float
@@ -164,6 +165,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     writes: tuple[tuple[int, int], ...]
     read: int | None = None
     was_gone: bool = False
+    late: bool | None = None
 
 
 CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse
@@ -176,11 +178,13 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. incomplete: what is missing, in sentences. shapes: of kernels, by correlation.
+    correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
+    kernels, by correlation.
     """
 
     pid: int
     calls: list[CudaCall]
     durations: dict[int, float] = {}
     incomplete: tuple[str, ...] = ()
+    is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}

@@ -188,7 +188,8 @@ class TracedRun(msgspec.Struct):
     are shapes, the grids and blocks of launches. exact: what a second run told of kernels, which launches then name.
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
-    were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences.
+    were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
+    is_partial: whether it lacks records.
     others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
     """
 
@@ -200,6 +201,7 @@ class TracedRun(msgspec.Struct):
     unknown: int = 0
     outside: int = 0
     incomplete: tuple[str, ...] = ()
+    is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
@@ -293,7 +295,10 @@ class _Tracer:
 
     def __init__(self, calls: TracedCalls, call_of: Callable[[CallSite], Hashable]) -> None:
         self._calls, self._call_of = calls, call_of
-        self.traced = TracedRun(calls.pid, [], [], calls.durations, incomplete=calls.incomplete, shapes=calls.shapes)
+        self.traced = TracedRun(
+            calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
+            shapes=calls.shapes,
+        )  # fmt: skip
         self._live = _Live()
         self._free: dict[Hashable, list[int]] = defaultdict(list)
         """The numbers of blocks of each kind of allocation that are not alive."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
 from firsttouch.advice.port.places import Places, largest, summed
-from firsttouch.advice.port.port_findings import MOST_PARTNERS, CopyCount, HostPartner, PortBlock
+from firsttouch.advice.port.port_findings import (
+    MOST_PARTNERS,
+    CopyCount,
+    HostPartner,
+    OtherCopied,
+    OtherCopies,
+    PortBlock,
+)
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import is_of_vendor
@@ -19,7 +26,9 @@ from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
+    MANAGED_KINDS,
     NO_BLOCK,
+    STATIC_KINDS,
     TracedAllocation,
     TracedBlock,
     TracedCopy,
@@ -71,11 +80,18 @@ class BlockUse:
 
 @dataclass
 class ProgramUse:
-    """blocks: by number. copies, copied: between the host and blocks that may have a partner."""
+    """blocks: by number. copies, copied: between the host and blocks that may have a partner. other: other copies."""
 
     blocks: dict[int, BlockUse]
     copies: int = 0
     copied: int = 0
+    other: defaultdict[OtherCopied, _SiteCopies] = field(default_factory=lambda: defaultdict(_SiteCopies))
+
+    def others(self, places: Places) -> Iterator[OtherCopies]:
+        """The other copies, those of most bytes first."""
+        for of, copies in sorted(self.other.items(), key=lambda row: -row[1].bytes.total()):
+            counted = copies.counted(places)
+            yield OtherCopies(of=of, copies=counted.copies, bytes=counted.bytes, places=counted.places)
 
 
 def block_use(run: TracedRun) -> ProgramUse:
@@ -107,6 +123,10 @@ def block_use(run: TracedRun) -> ProgramUse:
                 use.blocks[side.block].last[lives[side.block] - 1] = number
             if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
                 _count_copy(use, run, step)
+            elif step.way == "d2d" and any(
+                run.blocks[side.block].kind in MANAGED_KINDS for side in (step.source, step.target)
+            ):
+                _add_other(use, "managed", step)
         elif isinstance(step, TracedFill):
             use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
     settle()
@@ -144,6 +164,21 @@ def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     if may_pair(run.blocks[copy.device.block], copy):
         use.copies += 1
         use.copied += nbytes
+    else:
+        _add_other(use, _other_kind(run.blocks[copy.device.block], copy), copy)
+
+
+def _add_other(use: ProgramUse, of: OtherCopied, copy: TracedCopy) -> None:
+    use.other[of].copies += 1
+    use.other[of].bytes[copy.call.site] += copy.target.total
+
+
+def _other_kind(block: TracedBlock, copy: TracedCopy) -> OtherCopied:
+    if block.kind in MANAGED_KINDS:
+        return "managed"
+    if block.kind in STATIC_KINDS:
+        return "static"
+    return "array" if block.kind == "array" else "stack" if copy.call.host == "stack" else "library"
 
 
 def port_blocks(
@@ -184,6 +219,7 @@ def _block(
         launches=None if run.unknown else use.launches,
         may_write=use.may_write,
         unread=of_cpu.unread if of_cpu else None,
+        unwatched=of_cpu.unwatched if of_cpu else None,
         read_again=of_cpu.read_again if of_cpu else None,
         unused=_unneeded_parts(run, block, use, of_cpu),
     )
@@ -207,7 +243,7 @@ def _host_partners(
 
 def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
-    if block.name or is_of_vendor(block.site):
+    if block.name or is_of_vendor(block.site) or run.is_partial:  # what follows is of what the program did not do
         return []
     sentences = []
     if not use.launches and not run.unknown:
@@ -219,5 +255,6 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
         sentences.append("no longer used when memory use peaks")
     if of_cpu and of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
-        sentences.append(f"{part}copied back and never read")
+        least = "at least " if part and of_cpu.unwatched else ""
+        sentences.append(f"{least}{part}copied back and never read")
     return sentences

@@ -52,15 +52,23 @@ def found(
     state = program_state(run, names, touches)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    blocks = port_blocks(run, joined, use, state.places, state.touched)
+    blocks = port_blocks(run, joined, use, state.places, state.touched or ())
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
-    saved = _saved(run, joined, clock)
+    saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(Path(command[0]).name if command else "program", saved, use.copies, use.copied, len(kinds)),
+        summary=headline(
+            Path(command[0]).name if command else "program",
+            saved,
+            use.copies,
+            use.copied,
+            len(kinds),
+            others_copied,
+            partial=run.is_partial,
+        ),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -69,12 +77,14 @@ def found(
         saved=saved,
         copies=use.copies,
         copied=use.copied,
+        other_copies=others_copied,
         blocks=blocks,
         needless=repeated.needless(record),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
         incomplete=list(run.incomplete),
+        partial=run.is_partial,
         kernels=kernels,
     )
 
@@ -82,7 +92,7 @@ def found(
 def program_state(run: TracedRun, names: CallerTable, touches: TouchIndex | None = None) -> ProgramState:
     """What rules know of a run before its first step."""
     places, joined, use = Places(names), partners(run), block_use(run)
-    touched = touched_ranges(run, joined, touches) if touches else []
+    touched = touched_ranges(run, joined, touches) if touches is not None and touches.sampled else None
     return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places))
 
 
@@ -141,6 +151,7 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
         unknown=run.unknown,
         launches=run.launches,
         not_compared=state.repeated.not_compared,
+        unwatched=sum(block.unwatched or 0 for block in blocks),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
         outside=run.outside,

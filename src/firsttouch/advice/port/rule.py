@@ -76,9 +76,10 @@ def is_wait(step: TracedStep) -> bool:
 class ProgramState:
     """What a rule knows of a program: the whole run, and what holds before the step that it sees.
 
-    use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first, and which
-    copies repeat others. pending: the first launch since the last wait, which a copy that blocks is too, that names a
-    block, by its number. alive: the number of the life that each living block is in.
+    use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first (None:
+    page faults were not sampled), and which copies repeat others. pending: the first launch since the last wait, which
+    a copy that blocks is too, that names a block, by its number. alive: the number of the life that each living block
+    is in.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class ProgramState:
         partners: Partners,
         places: Places,
         use: ProgramUse,
-        touched: Sequence[TouchedRange],
+        touched: Sequence[TouchedRange] | None,
         repeated: RepeatedBytes,
     ) -> None:
         self.run, self.places, self.use, self.touched, self.repeated = run, places, use, touched, repeated
