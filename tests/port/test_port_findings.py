@@ -161,6 +161,17 @@ def test_a_copy_in_rows_has_one_range_of_the_host():
     assert [partner.bytes for partner in of(calls).blocks[0].partners] == [32 * KIB]
 
 
+@pytest.mark.parametrize(("allocations", "expected"), [(1, [128 * KIB]), (2, [64 * KIB, 64 * KIB])])
+def test_neighbouring_allocations_of_the_host_are_partners_by_themselves(allocations: int, expected: list[int]):
+    calls = Calls()
+    block, host = calls.block(128 * KIB), calls.host(128 * KIB)
+    for n in range(allocations):
+        calls.block(128 * KIB // allocations, at_address=host + n * 64 * KIB, kind="pinned")
+    for n in range(2):
+        calls.copy(block + n * 64 * KIB, host + n * 64 * KIB, 64 * KIB, host="pinned")
+    assert [partner.bytes for partner in of(calls).blocks[0].partners] == expected
+
+
 def test_managed_memory_and_static_variables_are_no_pairs():
     calls = Calls()
     managed, host = calls.block(MIB, kind="managed"), calls.host(MIB)
@@ -396,6 +407,18 @@ def adjacent(gap: int) -> Calls:
     return calls
 
 
+def page_locked(*, allocations: int, kind: str = "pinned") -> Calls:
+    """Two blocks of the device that are filled from neighbouring halves of the host's memory, in one or two blocks."""
+    calls, place = Calls(), {"pinned": "pinned", "registered": "registered"}[kind]
+    blocks, host = [calls.block(64 * KIB, line=n) for n in (1, 2)], calls.host(128 * KIB)
+    for n in range(allocations):
+        size = 128 * KIB // allocations
+        calls.block(size, at_address=host + n * size, kind="pinned", registered=kind == "registered")
+    for n, block in enumerate(blocks):
+        calls.copy(block, host + n * 64 * KIB, 64 * KIB, host=place)
+    return calls
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -415,6 +438,10 @@ def adjacent(gap: int) -> Calls:
         (lambda: partial(1000, rows=64), []),
         (lambda: adjacent(0), [("partial", "likely")]),
         (lambda: adjacent(16), []),
+        (lambda: page_locked(allocations=1), [("partial", "likely")]),
+        (lambda: page_locked(allocations=2), []),
+        (lambda: page_locked(allocations=1, kind="registered"), [("partial", "likely")]),
+        (lambda: page_locked(allocations=2, kind="registered"), [("partial", "likely")]),
         (stack, [("stack", "seen")]),
         (lambda: stack(blocking=False), [("stack", "seen")]),
         (lambda: static("device_static"), [("static", "seen")]),

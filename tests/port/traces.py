@@ -57,9 +57,13 @@ class Calls:
         address, self._next_host = self._next_host, self._next_host + -(-nbytes // 65536) * 65536 + 65536
         return address
 
-    def block(self, nbytes: int, *, kind: Any = "device", line: int = 0, name: str = "", **more: Any) -> int:
-        """An allocation, or a static variable. Returns its address."""
-        if again := self._freed.get(nbytes):
+    def block(
+        self, nbytes: int, *, at_address: int = 0, kind: Any = "device", line: int = 0, name: str = "", **more: Any
+    ) -> int:
+        """An allocation, or a static variable. Returns its address, which is `at_address` if that is given."""
+        if at_address:
+            address = at_address
+        elif again := self._freed.get(nbytes):
             address = again.pop()
         else:
             address, self._next = self._next, self._next + -(-nbytes // 512) * 512 + 512
