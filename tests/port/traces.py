@@ -67,19 +67,21 @@ class Calls:
             address = again.pop()
         else:
             address, self._next = self._next, self._next + -(-nbytes // 512) * 512 + 512
-        call = CudaBlock(
-            **self._when(), address=address, bytes=nbytes, begins=True, kind=kind, site=at(line), name=name, **more
-        )
+        more = {"reserved": 0, "site": at(line), **more}
+        call = CudaBlock(**self._when(), address=address, bytes=nbytes, begins=True, kind=kind, name=name, **more)
         self.calls.append(call)
         self._alive[address] = call
         return address
 
-    def free(self, address: int, line: int = 0) -> None:
+    def free(self, address: int, line: int = 0, *, waits: bool = True) -> None:
+        """Frees a block. waits: for the device, as cudaFree does, and what frees in the order of a stream does not."""
         begun = self._alive.pop(address)
         self._freed.setdefault(begun.bytes, []).append(address)
         self.calls.append(
             CudaBlock(**self._when(), address=address, bytes=0, begins=False, kind=begun.kind, site=at(line))
         )
+        if waits:
+            self.wait("free")
 
     def copy(
         self, target: int, source: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any

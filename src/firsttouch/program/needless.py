@@ -20,6 +20,7 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedFill,
     TracedLaunch,
+    TracedMapping,
     TracedRange,
     TracedRun,
 )
@@ -102,6 +103,8 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
             _mark_overwritten(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
             blocks.pop(step.block, None)
+        elif isinstance(step, TracedMapping):
+            blocks[step.block].held.remove(step.start, step.end)
         elif isinstance(step, HostUse):
             for start, end in step.writes:
                 host_writes.assign(start, end, number)

@@ -51,7 +51,7 @@ class PartialTransfer(Hazard):
         if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
             return
         block = self.state.run.blocks[step.device.block]
-        if block.kind in STATIC_KINDS or block.kind == "array" or block.number in self.state.pooled:
+        if block.kind in STATIC_KINDS or block.kind == "array" or block.in_pool:
             return
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
