@@ -1,4 +1,4 @@
-"""Writes the calls of a trace made by hand as a profile: a journal of version 2, and profile.jsonl beside it."""
+"""Writes the calls of a trace made by hand as a profile: a journal, and profile.jsonl beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from firsttouch.profile.calls import (
 from firsttouch.profile.cuda import CallSite, MemoryKind
 from firsttouch.profile.schema import Caller, ProfileLine
 
-VERSION = 2
+VERSION = 3
 
 
 class JournalBytes:

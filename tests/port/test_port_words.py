@@ -222,7 +222,17 @@ def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
 
 
 NOTHING_UNSEEN = UnseenUse(
-    pooled=0, named=0, unrecorded=0, is_exact=False, unknown=0, launches=5, not_compared=0, gpus=1, strange=0, outside=0
+    pooled=0,
+    parts=0,
+    named=0,
+    unrecorded=0,
+    is_exact=False,
+    unknown=0,
+    launches=5,
+    not_compared=0,
+    gpus=1,
+    strange=0,
+    outside=0,
 )
 
 

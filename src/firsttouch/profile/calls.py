@@ -1,4 +1,4 @@
-"""What a traced program asked of CUDA, in its order: the calls that journals of version 2 hold.
+"""What a traced program asked of CUDA, in its order: the calls that journals of version 2 and later hold.
 
 Addresses are those of the process. Times are seconds of CLOCK_MONOTONIC.
 """
@@ -16,7 +16,7 @@ HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
-WaitKind: TypeAlias = Literal["stream", "event", "context", "copy"]
+WaitKind: TypeAlias = Literal["stream", "event", "context", "copy", "free"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -110,7 +110,8 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
-    "pinned", memory that the program had before.
+    "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
+    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3.
     """
 
     t: float
@@ -123,6 +124,7 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     registered: bool = False
     site: CallSite = ()
     name: str = ""
+    reserved: int | None = None
 
 
 class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):

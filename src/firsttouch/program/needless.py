@@ -20,6 +20,7 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedFill,
     TracedLaunch,
+    TracedMapping,
     TracedRange,
     TracedRun,
 )
@@ -107,6 +108,8 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
             _mark_overwritten(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
             blocks.pop(step.block, None)
+        elif isinstance(step, TracedMapping):
+            blocks[step.block].held.remove(step.start, step.end)
         elif isinstance(step, HostUse):
             history.watched(step)
             for start, end in step.writes:

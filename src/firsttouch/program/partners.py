@@ -67,14 +67,14 @@ class LifePartners:
     """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
 
     window: bytes of the block that copies of one direction join with several parts of the host in turn, of about as
-    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. spans: the host's sides of
-    copies, with what lies between rows; places: what memory they are, by the first address of each copy.
+    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. places: what memory the
+    host's sides of copies are, by the first address of each.
     """
 
     host: Ranges = field(default_factory=Ranges)
     window: Ranges = field(default_factory=Ranges)
     windows: Ranges = field(default_factory=Ranges)
-    spans: Ranges = field(default_factory=Ranges)
+    spans_by_block: defaultdict[int, Ranges] = field(default_factory=lambda: defaultdict(Ranges))
     places: dict[int, HostPlace] = field(default_factory=dict)
 
     @property
@@ -88,6 +88,13 @@ class LifePartners:
         for start, end in (*self.host, *self.windows):
             whole.add(start, end)
         return whole
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The host's sides of copies in order, with what lies between rows. Neighbours are one only if they are in the
+        same page-locked allocation, or in none.
+        """
+        return sorted(span for spans in self.spans_by_block.values() for span in spans)
 
     def spans_with_places(self) -> Iterator[tuple[int, int, HostPlace]]:
         """The spans in order, each with the place of its first copy."""
@@ -126,7 +133,9 @@ def _partners_in_life(copies: Sequence[TracedCopy]) -> LifePartners:
     for copy, joined_parts in parts:
         first_address = min(part.host for part in joined_parts)
         into.places.setdefault(first_address, copy.call.host)
-        into.spans.add(first_address, max(part.host + part.end - part.start for part in joined_parts))
+        into.spans_by_block[copy.host.block].add(
+            first_address, max(part.host + part.end - part.start for part in joined_parts)
+        )
         for start, end, address in joined_parts:
             for first, last in into.window.missing(start, end):
                 into.host.add(address + first - start, address + last - start)

@@ -449,10 +449,13 @@ class _Maker:
     def _obtained(self) -> list[Obtained]:
         """What the program allocates itself."""
         count = Counter[tuple[int, bool, bool]]()
-        for block in self.run.blocks:
+        for step in self.run.steps:
+            if not isinstance(step, TracedAllocation) or not step.begins or step.offset:
+                continue
+            block = self.run.blocks[step.block]
             if block.kind in ("device", "pinned"):
-                pinned = block.kind == "pinned"
-                count[block.nbytes, pinned, not pinned and self._is_alone(block.number)] += len(block.lives)
+                pinned, nbytes = block.kind == "pinned", step.call.bytes if step.change else block.nbytes
+                count[nbytes, pinned, not pinned and self._is_alone(block.number)] += 1
         return [Obtained(nbytes, times, pinned, alone) for (nbytes, pinned, alone), times in count.items()]
 
     def _is_alone(self, number: int) -> bool:

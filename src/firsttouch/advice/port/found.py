@@ -144,7 +144,8 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
     """How much the profile cannot tell. told: the launches of which a second run told what they use."""
     run = state.run
     return UnseenUse(
-        pooled=len(state.pooled),
+        pooled=sum(block.in_pool == "whole" for block in run.blocks),
+        parts=sum(block.in_pool == "part" for block in run.blocks),
         named=sum(bool(block.launches) and not _stays_static(block) for block in blocks),
         unrecorded=run.launches - run.unknown - told,
         is_exact=told > 0,

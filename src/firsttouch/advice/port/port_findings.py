@@ -25,7 +25,7 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "copies": "exact",
     "copied": "exact",
     "other_copies": "exact",
-    "blocks.bytes": "exact",
+    "blocks.bytes": "exact",  # of parts of pools assumed
     "blocks.allocations": "exact",
     "blocks.partners": "exact",
     "blocks.ranges": "exact",
@@ -86,7 +86,9 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
     it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; unwatched:
     those of which that is not known; read_again: bytes that it read after they were copied to the device; all None if
-    the CPU was not watched. unused: what of it is not needed, in sentences.
+    the CPU was not watched. unused: what of it is not needed, in sentences. in_pool: "part" of an allocation that the
+    program's own allocator divides, where it begins and ends being assumed; "whole" of such a one whose parts are not
+    known; "" of others.
     """
 
     number: int
@@ -106,6 +108,7 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     unwatched: int | None = None
     read_again: int | None = None
     unused: Sequence[str] = ()
+    in_pool: Literal["", "part", "whole"] = ""
 
 
 class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):

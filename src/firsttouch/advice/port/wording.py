@@ -90,14 +90,15 @@ def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
 class UnseenUse:
     """What a profile cannot tell, in numbers.
 
-    pooled: blocks that an allocator of the program divides. named: blocks that launches name; unrecorded: launches that
-    may use all of these; is_exact: a second run told of others. unknown: launches of which no block is known, of
-    `launches`. not_compared: repeated copies. unwatched: bytes that were copied back, of which it is not known whether
-    the CPU used them. gpus: that the blocks are on. strange: launches that name memory which no recorded call
-    allocated; outside: copies of such.
+    pooled: blocks that an allocator of the program divides, in parts that are not known; parts: parts of others, which
+    are assumed. named: blocks that launches name; unrecorded: launches that may use all of these; is_exact: a second
+    run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
+    unwatched: bytes that were copied back, of which it is not known whether the CPU used them. gpus: that the blocks
+    are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
     """
 
     pooled: int
+    parts: int
     named: int
     unrecorded: int
     is_exact: bool
@@ -115,6 +116,11 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         yield (
             f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
             "pool is treated as one buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
+        )
+    if unseen.parts:
+        yield (
+            f"where {counted(unseen.parts, 'part')} of the program's memory pools begin and end: assumed from the "
+            "addresses that copies and kernels name"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
