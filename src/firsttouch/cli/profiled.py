@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
@@ -201,7 +202,7 @@ def _processes(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _command(row: ProcessRow) -> str:
-    return " ".join(row.command) or row.name
+    return " ".join(program_command(row.command)) or row.name
 
 
 def _brief(brief: BriefRow) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
@@ -25,6 +24,7 @@ from firsttouch.advice.port.touched import touched_ranges
 from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.partners import Partners, partners
@@ -61,7 +61,7 @@ def found(
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
         summary=headline(
-            Path(command[0]).name if command else "program",
+            program_name(command) or "program",
             saved,
             use.copies,
             use.copied,

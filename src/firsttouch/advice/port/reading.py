@@ -19,6 +19,7 @@ from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import match, told
@@ -88,7 +89,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
     places, touches = Places(profile.callers), TouchIndex(profile, run.pid)
     return program_of_trace(
         run,
-        title=short(shlex.join(_command(profile, run.pid)), LONGEST_COMMAND),
+        title=short(shlex.join(program_command(_command(profile, run.pid))), LONGEST_COMMAND),
         name=lambda block: block.name or line_of(places.of(block.site)),
         threads=lambda start, end: touches.of(start, end).threads,
         exact=run.exact,
