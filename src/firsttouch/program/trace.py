@@ -7,7 +7,7 @@ offset in it. The host's memory that CUDA did not allocate has addresses only. T
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
@@ -253,21 +253,47 @@ class _Pointers(msgspec.Struct):
     addresses: tuple[int, ...]
 
 
+class _PointerTable:
+    """What is known of the pointers in a block, by offset."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self.at: dict[int, _Pointers] = {}
+
+    def put(self, offset: int, pointers: _Pointers) -> None:
+        if offset not in self.at:
+            insort(self._offsets, offset)
+        self.at[offset] = pointers
+
+    def remove(self, offset: int) -> None:
+        del self.at[offset], self._offsets[bisect_left(self._offsets, offset)]
+
+    def within(self, start: int, end: int) -> list[tuple[int, _Pointers]]:
+        """Those at offsets from `start` to before `end`, in order."""
+        offsets = self._offsets[bisect_left(self._offsets, start) : bisect_left(self._offsets, end)]
+        return [(offset, self.at[offset]) for offset in offsets]
+
+
 class _Live:
     """The blocks that are alive, by address."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []
         self.at: dict[int, TracedBlock] = {}
+        self.static: dict[int, TracedBlock] = {}
+        """The static variables among them."""
 
     def add(self, address: int, block: TracedBlock) -> None:
         insort(self._begins, address)
         self.at[address] = block
+        if block.kind in STATIC_KINDS:
+            self.static[address] = block
 
     def remove(self, address: int) -> TracedBlock | None:
         block = self.at.pop(address, None)
         if block is not None:
             del self._begins[bisect_right(self._begins, address) - 1]
+            self.static.pop(address, None)
         return block
 
     def find(self, address: int) -> tuple[TracedBlock, int] | None:
@@ -298,8 +324,8 @@ class _Tracer:
         self._free: dict[Hashable, list[int]] = defaultdict(list)
         """The numbers of blocks of each kind of allocation that are not alive."""
         self._keys: list[Hashable] = []
-        self._pointers: dict[int, dict[int, _Pointers]] = defaultdict(dict)
-        """What is known of the pointers in each block, by offset."""
+        self._pointers: dict[int, _PointerTable] = defaultdict(_PointerTable)
+        """By block."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
@@ -417,7 +443,7 @@ class _Tracer:
     def _hold(self, call: CudaPointers) -> None:
         if found := self._live.find(call.target):
             block, offset = found
-            self._pointers[block.number][offset] = _Pointers(call.correlation, call.addresses)
+            self._pointers[block.number].put(offset, _Pointers(call.correlation, call.addresses))
             self._uses.clear()
 
     def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
@@ -426,25 +452,24 @@ class _Tracer:
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
         """
         pointers = self._pointers.get(target.block)
-        if not pointers:
+        if pointers is None:
             return
         if overwritten := [
             offset
-            for offset, p in pointers.items()
-            if target.start <= offset < target.end
-            and p.correlation != call.correlation
-            and not (searched and offset == target.start)
+            for offset, p in pointers.within(target.start, target.end)
+            if p.correlation != call.correlation and not (searched and offset == target.start)
         ]:
             for offset in overwritten:
-                del pointers[offset]
+                pointers.remove(offset)
             self._uses.clear()
 
     def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
-        for offset, pointers in list(self._pointers.get(source.block, {}).items()):
-            if source.start <= offset < source.end:
-                moved = _Pointers(call.correlation, pointers.addresses)
-                self._pointers[target.block][offset - source.start + target.start] = moved
-                self._uses.clear()
+        if source.block not in self._pointers:
+            return
+        for offset, pointers in self._pointers[source.block].within(source.start, source.end):
+            moved = _Pointers(call.correlation, pointers.addresses)
+            self._pointers[target.block].put(offset - source.start + target.start, moved)
+            self._uses.clear()
 
     # ------------------------------------------------------------------------------------------------ launches
 
@@ -473,7 +498,7 @@ class _Tracer:
             place = (had.parameter, had.word) if had else (word.parameter, word.offset)
             uses[block.number] = TracedUse(block.number, offset, "argument", writes, *place)
         self._follow_pointers(uses, [*uses], "pointer")
-        symbols = [block.number for block in self._live.at.values() if block.kind in STATIC_KINDS]
+        symbols = [block.number for block in self._live.static.values()]
         uses |= {number: TracedUse(number, 0, "symbol") for number in symbols if number not in uses}
         self._follow_pointers(uses, symbols, "symbol")
         return tuple(uses[number] for number in sorted(uses)), strangers
@@ -482,7 +507,8 @@ class _Tracer:
         """Adds the blocks that pointers in blocks lead to, and so on from these."""
         waiting = [*blocks]
         while waiting:
-            for pointers in self._pointers.get(waiting.pop(), {}).values():
+            table = self._pointers.get(waiting.pop())
+            for pointers in table.at.values() if table else ():
                 for address in pointers.addresses:
                     if (found := self._live.find(address)) and found[0].number not in uses:
                         number = found[0].number
