@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from firsttouch.profile.call_journal import is_of_vendor
@@ -153,16 +154,32 @@ def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
     by_shift: dict[int, Ranges] = defaultdict(Ranges)
     for start, end, address in parts:
         by_shift[address - start].add(start, end)
-    if len(by_shift) < 2:
-        return
-    before, earlier = Ranges(), dict[tuple[tuple[int, int], ...], Ranges]()
-    for ranges in by_shift.values():
-        for start, end in ranges:
-            for earlier_ranges in earlier.values() if before.overlaps(start, end) else ():
-                for first, last in earlier_ranges.overlapping(start, end):
-                    low, high = max(start, first), min(end, last)
-                    if 2 * (high - low) >= max(end - start, last - first):
-                        window.add(low, high)
-        for start, end in ranges:
-            before.add(start, end)
-        earlier.setdefault(tuple(ranges), ranges)
+    if len(by_shift) > 1:
+        for start, end in _shared_halves([piece for ranges in by_shift.values() for piece in ranges]):
+            window.add(start, end)
+
+
+def _shared_halves(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What two ranges share, of each two that share half of the longer one. Some of it is left out where others cover
+    it, so that the time does not grow with the number of pairs.
+
+    Ranges in a cell have lengths within 1.5 times, and begin within a quarter of the shortest, so that all of them
+    share their middle, and each two half of the longer one. What one of them shares with ranges of other cells and with
+    none of its own is at the ends of the cell.
+    """
+    cells: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for start, end in ranges:
+        quarter = max(1, (1 << (end - start).bit_length()) >> 3)
+        cells[quarter, (end - start) // (2 * quarter), start // quarter].append((start, end))
+    outermost = set[tuple[int, int]]()
+    for cell in cells.values():
+        if len(cell) > 1:
+            yield sorted(start for start, _ in cell)[1], sorted(end for _, end in cell)[-2]
+        outermost |= {min(cell), max(cell, key=itemgetter(1))}
+    open_ranges: list[tuple[int, int]] = []
+    for start, end in sorted(outermost):
+        open_ranges = [earlier for earlier in open_ranges if earlier[1] > start]
+        for first, last in open_ranges:
+            if 2 * (min(end, last) - start) >= max(end - start, last - first):
+                yield start, min(end, last)
+        open_ranges.append((start, end))

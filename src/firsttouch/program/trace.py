@@ -7,6 +7,7 @@ offset in it. The host's memory that CUDA did not allocate has addresses only. T
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
@@ -295,6 +296,27 @@ def _ended(call: CudaBlock, address: int) -> CudaBlock:
     )
 
 
+class _PointerTable:
+    """What is known of the pointers in a block, by offset."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self.at: dict[int, _Pointers] = {}
+
+    def put(self, offset: int, pointers: _Pointers) -> None:
+        if offset not in self.at:
+            insort(self._offsets, offset)
+        self.at[offset] = pointers
+
+    def remove(self, offset: int) -> None:
+        del self.at[offset], self._offsets[bisect_left(self._offsets, offset)]
+
+    def within(self, start: int, end: int) -> list[tuple[int, _Pointers]]:
+        """Those at offsets from `start` to before `end`, in order."""
+        offsets = self._offsets[bisect_left(self._offsets, start) : bisect_left(self._offsets, end)]
+        return [(offset, self.at[offset]) for offset in offsets]
+
+
 class _Tracer:
     """Goes through the calls of a process once."""
 
@@ -317,8 +339,8 @@ class _Tracer:
         self._free: dict[Hashable, list[int]] = defaultdict(list)
         """The numbers of blocks of each kind of allocation that are not alive."""
         self._keys: list[Hashable] = []
-        self._pointers: dict[int, dict[int, _Pointers]] = defaultdict(dict)
-        """What is known of the pointers in each block, by offset."""
+        self._pointers: dict[int, _PointerTable] = defaultdict(_PointerTable)
+        """By block."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
@@ -494,7 +516,7 @@ class _Tracer:
     def _hold(self, call: CudaPointers) -> None:
         if found := self._live.find(call.target):
             block, offset = found
-            self._pointers[block.number][offset] = _Pointers(call.correlation, call.addresses)
+            self._pointers[block.number].put(offset, _Pointers(call.correlation, call.addresses))
             self._uses.clear()
 
     def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
@@ -503,25 +525,24 @@ class _Tracer:
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
         """
         pointers = self._pointers.get(target.block)
-        if not pointers:
+        if pointers is None:
             return
         if overwritten := [
             offset
-            for offset, p in pointers.items()
-            if target.start <= offset < target.end
-            and p.correlation != call.correlation
-            and not (searched and offset == target.start)
+            for offset, p in pointers.within(target.start, target.end)
+            if p.correlation != call.correlation and not (searched and offset == target.start)
         ]:
             for offset in overwritten:
-                del pointers[offset]
+                pointers.remove(offset)
             self._uses.clear()
 
     def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
-        for offset, pointers in list(self._pointers.get(source.block, {}).items()):
-            if source.start <= offset < source.end:
-                moved = _Pointers(call.correlation, pointers.addresses)
-                self._pointers[target.block][offset - source.start + target.start] = moved
-                self._uses.clear()
+        if source.block not in self._pointers:
+            return
+        for offset, pointers in self._pointers[source.block].within(source.start, source.end):
+            moved = _Pointers(call.correlation, pointers.addresses)
+            self._pointers[target.block].put(offset - source.start + target.start, moved)
+            self._uses.clear()
 
     # ------------------------------------------------------------------------------------------------ launches
 
@@ -559,7 +580,8 @@ class _Tracer:
         """Adds the blocks that pointers in blocks lead to, and so on from these."""
         waiting = [*blocks]
         while waiting:
-            for pointers in self._pointers.get(waiting.pop(), {}).values():
+            table = self._pointers.get(waiting.pop())
+            for pointers in table.at.values() if table else ():
                 for address in pointers.addresses:
                     if (found := self._live.find(address)) and found[0].number not in uses:
                         number = found[0].number

@@ -242,16 +242,18 @@ class _Maker:
         pieces = self.layout.used(index, use.block, use.start)
         place = (kernel, use.parameter, use.word)
         is_output = place in self.ahead.outputs
-        valid = [
-            UnifiedPiece(p.block, start, end)
-            for p in pieces
-            for start, end in self.valid[p.block].common(p.start, p.end)
-        ]  # fmt: skip
+        if sum(self.valid[p.block].number_in(p.start, p.end) for p in pieces) > ROWS:
+            extents = [self.valid[p.block].extent(p.start, p.end) for p in pieces]
+            valid = [UnifiedPiece(pieces[0].block, min(e[0] for e in extents), max(e[1] for e in extents))]
+        else:
+            valid = [
+                UnifiedPiece(p.block, start, end)
+                for p in pieces
+                for start, end in self.valid[p.block].common(p.start, p.end)
+            ]
         if pieces and not (valid or is_output) and use.may_write and use.by == "argument":
             self.ahead.outputs.add(place)
             self.version += 1
-        if len(valid) > ROWS:
-            valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
         found = []
         for p in valid or pieces:
             is_writing_known = p.block in self.ahead.sources or not valid or is_output

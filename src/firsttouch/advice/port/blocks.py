@@ -87,12 +87,13 @@ def block_use(run: TracedRun) -> ProgramUse:
     """What the steps of a program do with its blocks."""
     use = ProgramUse(defaultdict(BlockUse))
     lives = Counter[int]()
-    sets: Counter[tuple[TracedUse, ...]] = Counter()
-    latest: dict[tuple[TracedUse, ...], int] = {}
+    sets = Counter[int]()
+    named: dict[int, tuple[TracedUse, ...]] = {}
+    latest: dict[int, int] = {}
 
     def settle() -> None:
-        for uses, number in latest.items():
-            for traced_use in uses:
+        for key, number in latest.items():
+            for traced_use in named[key]:
                 last = use.blocks[traced_use.block].last
                 life = lives[traced_use.block] - 1
                 last[life] = max(number, last.get(life, -1))
@@ -101,8 +102,10 @@ def block_use(run: TracedRun) -> ProgramUse:
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             if not step.call.captured:
-                sets[step.uses] += 1
-                latest[step.uses] = number
+                key = id(step.uses)
+                named[key] = step.uses
+                sets[key] += 1
+                latest[key] = number
         elif isinstance(step, TracedAllocation):
             settle()
             lives[step.block] += step.begins
@@ -119,8 +122,8 @@ def block_use(run: TracedRun) -> ProgramUse:
         elif isinstance(step, TracedFill):
             use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
     settle()
-    for uses, count in sets.items():
-        for traced in uses:
+    for key, count in sets.items():
+        for traced in named[key]:
             block = use.blocks[traced.block]
             block.launches += count
             block.may_write |= traced.may_write
