@@ -115,13 +115,11 @@ class Calls:
     def query(self, free: int, total: int, *, line: int = 0, vendor: bool = False) -> None:
         self.calls.append(CudaQuery(t=self._when()["t"], free=free, total=total, site=at(line), vendor=vendor))
 
-    def host_use(
-        self, address: int, nbytes: int, writes: Any = (), read: int | None = None, was_gone: bool = False
-    ) -> None:
+    def host_use(self, address: int, nbytes: int, writes: Any = (), read: int | None = None, **more: Any) -> None:
         """What the CPU did with a range since the last call."""
         since, now = self._t, self._when()["t"]
-        written = tuple(writes)
-        use = HostUse(since=since, t=now, address=address, bytes=nbytes, writes=written, read=read, was_gone=was_gone)
+        more = {"late": False, **more}
+        use = HostUse(since=since, t=now, address=address, bytes=nbytes, writes=tuple(writes), read=read, **more)
         self.calls.append(use)
 
     @property

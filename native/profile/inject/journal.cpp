@@ -55,16 +55,6 @@ std::uint64_t monotonic_ns() noexcept {
 
 std::uint32_t thread_id() noexcept { return std::uint32_t(syscall(SYS_gettid)); }
 
-u32 add_to_sum(u32 sum, const void* data, std::size_t bytes) noexcept {
-    constexpr u64 odd = 0x9E3779B185EBCA87;
-    for (std::size_t at = 0; at < bytes; at += sizeof(u64)) {
-        u64 word;
-        std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
-        sum = u32(((word ^ sum) * odd) >> 32) + 1;
-    }
-    return sum;
-}
-
 Journal::Journal(std::string folder, Limits limits) : folder_(std::move(folder)), limits_(limits) {}
 
 void Journal::release() noexcept {
@@ -131,7 +121,8 @@ bool Journal::open_file() noexcept {
                                       .chunk_bytes = std::uint32_t(limits_.chunk_bytes),
                                       .process = std::uint32_t(getpid()),
                                       .opened = monotonic_ns(),
-                                      .left_out = 0};
+                                      .left_out = 0,
+                                      .complete = 0};
     return true;
 }
 

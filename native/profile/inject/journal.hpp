@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -66,7 +67,15 @@ std::uint64_t monotonic_ns() noexcept;
 std::uint32_t thread_id() noexcept;
 
 // A sum of bytes, of which there are a multiple of 8, that goes on from the one of those before them.
-u32 add_to_sum(u32 sum, const void* data, std::size_t bytes) noexcept;
+inline u32 add_to_sum(u32 sum, const void* data, std::size_t bytes) noexcept {
+    constexpr u64 odd = 0x9E3779B185EBCA87;
+    for (std::size_t at = 0; at < bytes; at += sizeof(u64)) {
+        u64 word;
+        std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
+        sum = u32(((word ^ sum) * odd) >> 32) + 1;
+    }
+    return sum;
+}
 
 class Journal {
   public:

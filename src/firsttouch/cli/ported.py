@@ -22,7 +22,7 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
-_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2
+_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS, _MOST_PROCESSES = 6, 2, 3, 4, 2, 4
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
@@ -36,7 +36,14 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
     last = [*_wrapped(_unseen(port), stream), *_next_step_lines(port), *files]
     middle = _wrapped(
-        [*_saved_lines(port), *_needless_lines(port), *_hazard_lines(port), *_searched(port), *_kernel_lines(port)],
+        [
+            *_process_lines(port),
+            *_saved_lines(port),
+            *_needless_lines(port),
+            *_hazard_lines(port),
+            *_searched(port),
+            *_kernel_lines(port),
+        ],
         stream,
     )
     room = MOST_LINES - len(first) - len(last)
@@ -65,6 +72,22 @@ def _row(head: str, word: str, text: str) -> str:
 
 def short_end(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _process_lines(port: PortFindings) -> Iterator[str]:
+    """The processes that used CUDA, if there are several. What follows is of one of them."""
+    for number, row in enumerate(port.processes[:_MOST_PROCESSES]):
+        parts = [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.copied, 3)})"]
+        if row.saved is not None and row.hazards is not None:
+            parts.append(f"at most {format_size(row.saved, 3)} saved")
+            parts.append(counted(len(row.hazards), "hazard") if row.hazards else "no hazard")
+        what = f"{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
+        yield _row("" if number else "processes", "exact", what)
+    if not port.processes:
+        return
+    more = len(port.processes) - _MOST_PROCESSES
+    rest = f"{counted(more, 'more process', 'more processes')} in the JSON; " if more > 0 else ""
+    yield _row("", "", f"{rest}what follows is of process {port.pid} (--process)")
 
 
 def _saved_lines(port: PortFindings) -> Iterator[str]:

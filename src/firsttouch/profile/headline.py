@@ -51,9 +51,11 @@ def pss_at_peak(host: HostRow) -> int | None:
 
 def known_peak(host: HostRow) -> int | None:
     """The peak in bytes, if it does not matter which pages the processes share."""
-    if host.peak is None or (host.least is not None and host.most is not None and host.most > _ALIKE * host.least):
+    if host.peak is None:
         return None
-    return host.peak.bytes if host.most is None else host.most
+    if host.least is None or host.most is None:
+        return host.peak.bytes if (host.processes or 1) <= 1 else None
+    return host.most if host.most <= _ALIKE * host.least else None
 
 
 def host_peak(host: HostRow) -> str:
@@ -62,7 +64,9 @@ def host_peak(host: HostRow) -> str:
         return format_size(known, 3)
     if (once := pss_at_peak(host)) is not None:
         return f"about {format_size(once, 3)}"
-    return f"at least {format_size(host.least or 0, 3)} and at most {format_size(host.most or 0, 3)}"
+    least = f"at least {format_size(host.least, 3)} and " if host.least is not None else ""
+    most = host.most if host.most is not None else host.peak.bytes if host.peak is not None else 0
+    return f"{least}at most {format_size(most, 3)}"
 
 
 def went_on(summary: ProfileSummary) -> str:

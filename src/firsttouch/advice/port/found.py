@@ -73,6 +73,7 @@ def found(
         command=list(command),
         pid=run.pid,
         others=list(others),
+        processes=[],
         status=status,
         saved=saved,
         copies=use.copies,

@@ -14,12 +14,10 @@ import msgspec
 from firsttouch.base.outputs import Output
 from firsttouch.profile.calls import HostPlace
 from firsttouch.profile.traced import CallLocation
-from firsttouch.records.text import first_few
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
-_MOST_NAMED = 4
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
@@ -232,21 +230,38 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return self.recorded + self.alike
 
 
+class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
+    seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
+    then copies and copied are all between host and device.
+    """
+
+    pid: int
+    command: Sequence[str]
+    copies: int
+    copied: int
+    saved: int | None = None
+    of: int | None = None
+    hazards: Sequence[str] | None = None
+
+
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
-    directory: the profile; pid: the process that it is about; others: those that used CUDA too; status: the target's
-    exit status, None if unknown. copies, copied: between the host and blocks that have a partner, which a unified
-    version does without; other_copies: those between host and device that are none of them. needless: copies whose
-    bytes the other side holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences.
-    incomplete: what the trace lacks, in sentences; partial: whether it lacks records, so that all numbers are of the
-    rest. kernels: None if there was no second run. certainties: of the fields with numbers, by their names.
+    directory: the profile; pid: the process that it is about; others: those that used CUDA too; processes: all that
+    did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status, None
+    if unknown. copies, copied: between the host and blocks that have a partner, which a unified version does without;
+    other_copies: those between host and device that are none of them. needless: copies whose bytes the other side
+    holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
+    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if there
+    was no second run. certainties: of the fields with numbers, by their names.
     """
 
     directory: str
     command: Sequence[str]
     pid: int
     others: Sequence[int]
+    processes: Sequence[ProcessAnswer]
     status: int | None
     saved: SavedBytes
     copies: int
@@ -265,15 +280,11 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     @property
     def lacking(self) -> list[str]:
         """What is not in the trace of the process, in sentences."""
-        others = [str(pid) for pid in self.others if pid != self.pid]
         texts = list(self.incomplete)
         if self.pid in self.others:
             texts.insert(
                 0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"
             )
-        if others:
-            named = first_few(others, _MOST_NAMED)
-            texts.insert(0, f"other processes that used CUDA, {named} (--process); this is process {self.pid}")
         return texts
 
     @property

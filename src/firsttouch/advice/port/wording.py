@@ -42,7 +42,8 @@ def headline(
         what = "copies no buffer between host and device"
         if others:
             what = f"copies no buffer that the host could share, but makes {other_copies(others)}"
-        return f"{name} {what}, so a unified version saves nothing; {first}."
+        subject = f"each of {name}" if name.startswith("the ") else name
+        return f"{subject} {what}, so a unified version saves nothing; {first}."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
