@@ -25,7 +25,8 @@ nb::tuple take(ProcessSampler& sampler) {
                                         each.counters.major_faults, std::string(1, each.state)));
     for (const TotalReading& each : readings.totals)
         totals.append(nb::make_tuple(each.time, each.counters.resident_pages, each.counters.minor_faults,
-                                     each.counters.major_faults, each.processes));
+                                     each.counters.major_faults, each.processes, each.counters.shared_pages,
+                                     each.largest_pages));
     return nb::make_tuple(processes, totals, readings.ticks, readings.late);
 }
 
@@ -115,6 +116,13 @@ void bind_profile(nb::module_& m) {
           "The structures of a journal of the injected library, by name: the number of its kind (0: no record), its\n"
           "format for the module struct, and its fields. Raises ValueError, which says what is read, for another "
           "version.");
+    m.def(
+        "add_to_journal_sum",
+        [](std::uint32_t sum, const nb::bytes& records) {
+            return inject::add_to_sum(sum, records.data(), records.size() / 8 * 8);
+        },
+        nb::arg("sum"), nb::arg("records"),
+        "The sum of a journal's records that its header states, going on from the sum of those before.");
     m.def("why_no_page_tracking", &why_no_page_tracking,
           "Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.");
     m.def("journal_offsets", &journal_offsets,
@@ -145,15 +153,16 @@ void bind_profile(nb::module_& m) {
             },
             "Ends the thread.")
         .def("tick", &ProcessSampler::tick, "Reads all processes once, where no thread was started.")
-        .def(
-            "take", &take,
-            nb::sig("def take(self) -> tuple[list[tuple[float, int, int, int, int, str]], "
-                    "list[tuple[float, int, int, int, int]], int, int]"),
-            "Returns what was read since the last call: (processes, totals, ticks, late).\n\n"
-            "Each of processes is (time, key, resident pages, minor faults, major faults, state), each of totals\n"
-            "(time, resident pages, minor faults, major faults, processes). There is one where a value changed. Times\n"
-            "are seconds of time.monotonic(). State is a letter of /proc/PID/stat: 'Z' if the process ended and\n"
-            "nobody waited for it, '?' if it is gone. ticks and late count since the start.");
+        .def("take", &take,
+             nb::sig("def take(self) -> tuple[list[tuple[float, int, int, int, int, str]], "
+                     "list[tuple[float, int, int, int, int, int, int]], int, int]"),
+             "Returns what was read since the last call: (processes, totals, ticks, late).\n\n"
+             "Each of processes is (time, key, resident pages, minor faults, major faults, state), each of totals\n"
+             "(time, resident pages, minor faults, major faults, processes, shared pages, resident pages of the "
+             "largest\n"
+             "process). There is one where a value changed. Times are seconds of time.monotonic(). State is a letter "
+             "of /proc/PID/stat: 'Z' if the process ended and\n"
+             "nobody waited for it, '?' if it is gone. ticks and late count since the start.");
 }
 
 }  // namespace firsttouch

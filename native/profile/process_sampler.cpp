@@ -57,7 +57,10 @@ void read_counters(int statm, int stat, ProcessReading& reading) {
     if (!has_ended(letter)) {
         if (!read_text(statm, text)) return;
         const std::uint64_t pages = number(skip(text, 1));
-        if (pages != 0) reading.counters.resident_pages = pages;  // 0: it is ending, and has no memory any more
+        if (pages != 0) {  // 0: it is ending, and has no memory any more
+            reading.counters.resident_pages = pages;
+            reading.counters.shared_pages = number(skip(text, 2));
+        }
     }
     reading.state = letter;
 }
@@ -121,6 +124,8 @@ void ProcessSampler::add_up(double time) {
         total.counters.major_faults += files.last.counters.major_faults;
         if (has_ended(files.last.state)) continue;
         total.counters.resident_pages += files.last.counters.resident_pages;
+        total.counters.shared_pages += files.last.counters.shared_pages;
+        total.largest_pages = std::max(total.largest_pages, files.last.counters.resident_pages);
         ++total.processes;
     }
     const bool is_same = total.counters == last_total_.counters && total.processes == last_total_.processes;

@@ -16,6 +16,7 @@ namespace firsttouch {
 
 struct ProcessCounters {
     std::uint64_t resident_pages = 0;
+    std::uint64_t shared_pages = 0;  // of these: of files, and of memory that several processes may map
     std::uint64_t minor_faults = 0, major_faults = 0;  // of all threads, those that ended too
     bool operator==(const ProcessCounters&) const = default;
 };
@@ -33,6 +34,7 @@ struct TotalReading {
     double time = 0;
     ProcessCounters counters;
     std::uint64_t processes = 0;
+    std::uint64_t largest_pages = 0;  // resident, of the process that has most
 };
 
 struct Readings {

@@ -100,6 +100,25 @@ TEST_F(Inject, AJournalThatIsFullCountsWhatItLeavesOut) {
     EXPECT_LE(fs::file_size(files_of(folder_).front()), 300u << 10);
 }
 
+TEST_F(Inject, TheHeaderStatesTheBytesOfAllRecordsAndTheirSum) {
+    Journal journal(folder_, small);
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+        add(journal, i, i, std::string(i % 100, 'x'));
+        if (i % 1000 != 0) continue;
+        std::ifstream file(files_of(folder_).front(), std::ios::binary);
+        const std::string all(std::istreambuf_iterator<char>(file), {});
+        const Read read = read_journal(files_of(folder_).front());
+        const std::size_t bytes = (read.header.complete >> 32) * 8;
+        const char* const records = all.data() + read.header.header_bytes;
+        RecordHeader next;
+        std::memcpy(&next, records + bytes, sizeof next);
+        EXPECT_EQ(next.size, 0u);
+        EXPECT_EQ(add_to_sum(0, records, bytes), std::uint32_t(read.header.complete));
+        EXPECT_EQ(add_to_sum(add_to_sum(0, records, 80), records + 80, bytes - 80),
+                  std::uint32_t(read.header.complete));
+    }
+}
+
 TEST_F(Inject, ARecordThatIsTooLongIsLeftOut) {
     Journal journal(folder_, small);
     EXPECT_TRUE(add(journal, 1, 1));

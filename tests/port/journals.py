@@ -1,4 +1,4 @@
-"""Writes the calls of a trace made by hand as a profile: a journal of version 3, and profile.jsonl beside it."""
+"""Writes the calls of a trace made by hand as a profile: a journal, and profile.jsonl beside it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from firsttouch.profile.calls import (
     CudaQuery,
     CudaWait,
     HostPlace,
+    HostUse,
     MoveKind,
     TracedCalls,
     WaitKind,
@@ -29,6 +30,7 @@ from firsttouch.profile.cuda import CallSite, MemoryKind
 from firsttouch.profile.schema import Caller, ProfileLine
 
 VERSION = 3
+HEADER, CHUNK = 4096, 1 << 15
 
 
 class JournalBytes:
@@ -37,12 +39,25 @@ class JournalBytes:
     def __init__(self, pid: int, version: int = VERSION) -> None:
         self._layout: Mapping[str, Any] = _core.journal_layout(version)
         self.version = version
-        header = self.packed("file", magic=b"FTJRNL\r\n", version=version, header_bytes=4096, chunk_bytes=1 << 18,
+        header = self.packed("file", magic=b"FTJRNL\r\n", version=version, header_bytes=HEADER, chunk_bytes=CHUNK,
                              process=pid)  # fmt: skip
-        self.content = header.ljust(4096, b"\0")
+        self.content = header.ljust(HEADER, b"\0")
         self._texts: dict[str, int] = {"": 0}
         self._sites: dict[CallSite, int] = {(): 0}
         self._arguments: dict[Arguments | None, int] = {None: 0}
+
+    @property
+    def file(self) -> bytes:
+        """The records, and what is reserved behind them: whole chunks. The header states how many bytes they have."""
+        content = self.content
+        if self.version >= 3:
+            records = content[HEADER:]
+            complete = len(records) // 8 << 32 | _core.add_to_journal_sum(0, records)
+            form = self._layout["file"][1]
+            content = (
+                struct.pack(form, *struct.unpack_from(form, content)[:-1], complete).ljust(HEADER, b"\0") + records
+            )
+        return content + bytes(-(len(content) - HEADER) % CHUNK)
 
     def packed(self, record: str, /, **fields: Any) -> bytes:
         _, form, names = self._layout[record]
@@ -53,6 +68,8 @@ class JournalBytes:
         content = self.packed(record, **fields) + more
         content += bytes(-len(content) % 8)
         kind = self._layout[record][0]
+        if len(content) + 8 > (left := CHUNK - (len(self.content) - HEADER) % CHUNK):  # no record crosses a chunk
+            self.content += self.packed("record", size=left, kind=0).ljust(left, b"\0")
         self.content += self.packed("record", size=len(content) + 8, kind=kind) + content
 
     def text(self, text: str) -> int:
@@ -102,11 +119,22 @@ class JournalBytes:
             what = get_args(WaitKind).index(call.what)
             self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what, site=self.site(call.site),
                      **self._began(call))  # fmt: skip
+        elif isinstance(call, HostUse):
+            self._host_use(call, time)
         elif isinstance(call, CudaQuery):
             self.add("query", time=time, free=call.free, total=call.total, site=self.site(call.site))
 
     def _began(self, call: CudaMove | CudaWait) -> dict[str, int]:
         return {"began": round((call.began or 0) * 1e9)} if self.version > 2 else {}
+
+    def _host_use(self, use: HostUse, time: int) -> None:
+        pages = use.address // 4096 * 4096
+        pieces = [((start - pages) // 4096, (end - start) // 4096) for start, end in use.writes]
+        more = b"".join(self.packed("piece", first=first, count=count) for first, count in pieces)
+        read = 2**64 - 1 if use.read is None else use.read
+        flags = 2 * use.was_gone + 4 * bool(use.late)
+        self.add("host", more, since=round(use.since * 1e9), time=time, address=use.address, bytes=use.bytes,
+                 pages=pages, read=read, pieces=len(pieces), flags=flags)  # fmt: skip
 
     def _move(self, call: CudaMove, time: int) -> None:
         flags = call.captured + 4 * call.blocking + 8 * (call.sample is not None) + 16 * (call.before is not None)
@@ -126,14 +154,15 @@ class JournalBytes:
         )
 
 
-def journal(traced: TracedCalls) -> JournalBytes:
+def journal(traced: TracedCalls, version: int = VERSION) -> JournalBytes:
     """The journal that a process with these calls would have written."""
-    written = JournalBytes(traced.pid)
+    written = JournalBytes(traced.pid, version)
     written.add("clocks", stamp=0, time=0)
     for call in traced.calls:
         written.call(call)
     for correlation, seconds in traced.durations.items():
         written.add("kernel", start_stamp=0, end_stamp=round(seconds * 1e9), correlation=correlation)
+    written.add("clocks", stamp=0, time=0)
     return written
 
 
@@ -142,6 +171,7 @@ def profile(
     *processes: TracedCalls,
     callers: Mapping[tuple[str, int], Caller] | None = None,
     lines: Sequence[ProfileLine] = (),
+    version: int = VERSION,
 ) -> Path:
     """A directory with the journals of processes. callers: names of the places of their calls; lines: more of
     profile.jsonl.
@@ -149,5 +179,5 @@ def profile(
     directory.mkdir(exist_ok=True)
     profiles.write(directory, *(callers or {}).values(), *lines, command=["/app/p", "arg"])
     for traced in processes:
-        (directory / f"journal-{traced.pid}-0.bin").write_bytes(journal(traced).content)
+        (directory / f"journal-{traced.pid}-0.bin").write_bytes(journal(traced, version).file)
     return directory

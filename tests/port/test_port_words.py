@@ -186,7 +186,7 @@ def test_each_finding_says_what_happens_and_what_innocent_reading_remains(kind: 
         (
             "hidden",
             Coverage(False, "not sampled"),
-            "no first touches of the copied buffers were sampled (--faults)",
+            "no first touches were sampled (--faults)",
         ),
         (
             "hidden",
@@ -218,11 +218,22 @@ LESS = "A unified version of p saves at most 3 MiB of 6 MiB at the peak and"
 )
 def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
     saved = SavedBytes(bytes=3 << 20, of=6 << 20, device=3 << 20, host=3 << 20, t=0.0)
-    assert headline("p", saved, copies, 2 << 20, hazards) == said
+    assert headline("p", saved, copies, 2 << 20, hazards, [], partial=False) == said
 
 
 NOTHING_UNSEEN = UnseenUse(
-    pooled=0, named=0, unrecorded=0, is_exact=False, unknown=0, launches=5, not_compared=0, gpus=1, strange=0, outside=0
+    pooled=0,
+    parts=0,
+    named=0,
+    unrecorded=0,
+    is_exact=False,
+    unknown=0,
+    launches=5,
+    not_compared=0,
+    unwatched=0,
+    gpus=1,
+    strange=0,
+    outside=0,
 )
 
 
@@ -246,7 +257,7 @@ NOTHING_UNSEEN = UnseenUse(
             ["which bytes of 2 buffers the kernels of 3 launches access"],
         ),
         ({"unknown": 1}, ["which buffers 1 of 5 launches access"]),
-        ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again"]),
+        ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again (use --check-copies)"]),
         ({"gpus": 2}, ["which of 2 GPUs a unified buffer would be on: several GPUs are not modelled"]),
         ({"strange": 1}, ["memory that is passed to 1 launch and that no recorded call allocated (pools, VMM)"]),
         ({"outside": 2}, ["2 copies of memory that no recorded call allocated"]),

@@ -21,8 +21,9 @@ constexpr std::uint64_t passes_of_run = 16;  // but at least so much of the run'
 constexpr double least_timed = 256;          // units
 constexpr std::uint64_t least_sampled = 16 << 20, most_stripes = 1024, one_of = 16;
 constexpr std::size_t most_segments = 4096;
-constexpr std::size_t most_pieces = 8192;  // of a record
-constexpr std::uint64_t unit = 4096;       // of the pieces of a record
+constexpr std::size_t most_pieces = 8192;                           // of a record
+constexpr std::uint64_t unit = 4096;                                // of the pieces of a record
+constexpr std::uint32_t goes_on = 1, was_gone = 2, began_late = 4;  // flags of a record
 
 std::atomic<bool> has_forked{false};
 
@@ -155,6 +156,7 @@ void HostWatch::pass_over(std::uint64_t time, const HostSide& side, bool is_befo
         const std::vector<Segment*> segments = within(side);
         bool is_released = false;
         for (Segment* const segment : segments) {
+            segment->has_gap |= segment->state != State::watched || side.is_target;
             if (segment->state != State::watched) {
                 const bool may_run = !is_before && side.is_target && !side.blocking;
                 become(*segment, is_before ? State::copying : may_run ? State::awaiting : State::idle);
@@ -184,7 +186,7 @@ void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
             budget_.leave_out(time);
             if (!side.is_target) return;
             for (Segment* const segment : open)  // the copy's own writes are not the program's
-                write_quiet(*segment), become(*segment, State::copying);
+                segment->has_gap = true, write_quiet(*segment), become(*segment, State::copying);
             return release(open, side);
         }
         const bool reads = budget_.affords(time, cost + smaps_ns_);
@@ -217,6 +219,8 @@ void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
             const PageRange& pages = segment->pages;
             const std::uint64_t page = tracker_.page_bytes();
             segment->is_result = side.is_target;
+            if (side.address <= segment->named.start && side.address + side.bytes >= segment->named.end)
+                segment->has_gap = false;
             segment->is_all_touched =
                 side.is_pageable && side.address < pages.start + page && side.address + side.bytes > pages.end - page;
             if (side.is_target && !side.blocking)
@@ -274,7 +278,7 @@ void HostWatch::waited(std::uint64_t time) noexcept {
                     segment.quiet = {segment.quiet.end == 0 ? launch : segment.quiet.start,
                                      std::max(segment.quiet.end, time)};
                 else
-                    write_quiet(segment), write(segment, {launch, time}, fresh, unknown);
+                    write_quiet(segment), write(segment, {launch, time}, fresh, unknown, began_late);
             }
         }
         remove_gone();
@@ -329,7 +333,10 @@ void HostWatch::begin(Segment& segment, std::uint64_t time) {
     // What the last time cost the program, this time will too.
     const double cost =
         units * (costs_.look + costs_.protect) + double(segment.last_written) / double(unit) * costs_.write;
-    if (!affords_before_last(time, cost)) return budget_.leave_out(time);
+    if (!affords_before_last(time, cost)) {
+        segment.has_gap = true;
+        return budget_.leave_out(time);
+    }
     segment.has_huge = false;
     const auto protect = [&] { return tracker_.protect(segment.pages, segment.has_huge); };
     if (!timed(units, costs_.protect, protect)) return become(segment, State::gone);
@@ -389,9 +396,10 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     if (!find_written(segment, false, fresh)) return;
     time = std::max({time, segment.since, segment.launch});  // another thread may have begun it meanwhile
     write_quiet(segment);
-    if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
+    if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown, began_late);
     merge_into(segment.written, fresh);
-    write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched));
+    write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched),
+          segment.has_gap ? began_late : 0);
     segment.last_written = bytes_of(segment.written);
     if (segment.is_cool && !segment.has_huge) {  // the copy touches the rest
         const std::uint64_t rest =
@@ -450,7 +458,8 @@ void HostWatch::remove_gone(bool is_at_end) {
         }
         write_quiet(segment);
         if (segment.seen != 0)
-            write(segment, {segment.since, segment.seen}, segment.seen_written, segment.seen_read, !is_at_end);
+            write(segment, {segment.since, segment.seen}, segment.seen_written, segment.seen_read,
+                  (is_at_end ? 0 : was_gone) | (segment.has_gap ? began_late : 0));
         tracker_.forget(segment.pages);
         next = segments_.erase(next);
     }
@@ -470,8 +479,7 @@ std::vector<std::uint64_t> HostWatch::touched(const std::vector<Segment*>& segme
 // ----------------------------------------------------------------------------------------- records
 
 void HostWatch::write(const Segment& segment, PageRange times, const std::vector<PageRange>& written,
-                      std::uint64_t read, bool is_gone) {
-    constexpr std::uint32_t goes_on = 1, was_gone = 2;
+                      std::uint64_t read, std::uint32_t flags) {
     std::vector<HostPiece> pieces;
     for (const PageRange& range : written)
         pieces.push_back({.first = std::uint32_t((range.start - segment.pages.start) / unit),
@@ -486,14 +494,14 @@ void HostWatch::write(const Segment& segment, PageRange times, const std::vector
                                 .pages = segment.pages.start,
                                 .read = read,
                                 .pieces = std::uint32_t(count),
-                                .flags = (has_more ? goes_on : 0) | (is_gone ? was_gone : 0)};
+                                .flags = (has_more ? goes_on : 0) | flags};
         journal_.append(Kind::host, {Journal::bytes_of(record),
                                      {reinterpret_cast<const char*>(pieces.data() + at), count * sizeof(HostPiece)}});
     }
 }
 
 void HostWatch::write_quiet(Segment& segment) {
-    if (segment.quiet.end != 0) write(segment, segment.quiet, {}, unknown);
+    if (segment.quiet.end != 0) write(segment, segment.quiet, {}, unknown, began_late);
     segment.quiet = {0, 0};
 }
 

@@ -72,6 +72,7 @@ class HostWatch {
         std::uint64_t charged = 0;          // bytes whose faults are in what was spent
         std::uint64_t charged_touches = 0;  // bytes whose touches are
         std::uint64_t since = 0;
+        bool has_gap = false;            // not all of it was watched since it was copied last
         std::uint64_t launch = 0;        // of what runs, if it was looked at then
         PageRange quiet{0, 0};           // times: nothing was written from a launch to a later wait
         std::vector<PageRange> written;  // since `since`, up to its last protection
@@ -107,7 +108,7 @@ class HostWatch {
     void remove_gone(bool is_at_end = false);
     std::vector<std::uint64_t> touched(const std::vector<Segment*>& segments);
     void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read,
-               bool is_gone = false);
+               std::uint32_t flags = 0);
     void write_quiet(Segment& segment);
 
     Journal& journal_;

@@ -45,13 +45,6 @@ int lock_soon(pthread_mutex_t& mutex) {
     return pthread_mutex_lock(&mutex);
 }
 
-// Completes a record: a reader sees its size only together with all of it.
-void seal(std::uint8_t* place, Kind kind, std::size_t size) {
-    auto* const header = reinterpret_cast<RecordHeader*>(place);
-    header->kind = kind;
-    std::atomic_ref(header->size).store(std::uint32_t(size), std::memory_order_release);
-}
-
 }  // namespace
 
 std::uint64_t monotonic_ns() noexcept {
@@ -92,6 +85,7 @@ void Journal::follow_process() noexcept {
             left_out_.store(0, std::memory_order_relaxed);
             failed_ = folder_.empty() || folder_.front() != '/';
             used_ = file_bytes_ = 0;
+            record_bytes_ = sum_ = 0;
             home_.renew();
             process_.store(self, std::memory_order_release);
             return;
@@ -127,7 +121,8 @@ bool Journal::open_file() noexcept {
                                       .chunk_bytes = std::uint32_t(limits_.chunk_bytes),
                                       .process = std::uint32_t(getpid()),
                                       .opened = monotonic_ns(),
-                                      .left_out = 0};
+                                      .left_out = 0,
+                                      .complete = 0};
     return true;
 }
 
@@ -149,6 +144,17 @@ bool Journal::next_chunk() noexcept {
     return true;
 }
 
+// Completes the record that begins where the chunk is used up to: a reader sees its size only together with all of it.
+void Journal::seal(Kind kind, std::size_t size) noexcept {
+    auto* const header = reinterpret_cast<RecordHeader*>(chunk_ + used_);
+    header->kind = kind;
+    std::atomic_ref(header->size).store(u32(size), std::memory_order_release);
+    sum_ = add_to_sum(sum_, header, size);
+    used_ += size;
+    record_bytes_ += size;
+    std::atomic_ref(header_->complete).store(record_bytes_ / 8 << 32 | sum_, std::memory_order_release);
+}
+
 bool Journal::append(Kind kind, std::initializer_list<Piece> pieces) noexcept {
     const Undisturbed undisturbed;
     follow_process();
@@ -161,10 +167,7 @@ bool Journal::append(Kind kind, std::initializer_list<Piece> pieces) noexcept {
     }
     bool has_room = !failed_ && size <= limits_.chunk_bytes;
     if (has_room && (chunk_ == nullptr || used_ + size > limits_.chunk_bytes)) {
-        if (chunk_ != nullptr && used_ < limits_.chunk_bytes) {
-            seal(chunk_ + used_, Kind::padding, limits_.chunk_bytes - used_);
-            used_ = limits_.chunk_bytes;
-        }
+        if (chunk_ != nullptr && used_ < limits_.chunk_bytes) seal(Kind::padding, limits_.chunk_bytes - used_);
         has_room = next_chunk();
         failed_ = !has_room;
     }
@@ -175,8 +178,7 @@ bool Journal::append(Kind kind, std::initializer_list<Piece> pieces) noexcept {
             if (!piece.empty()) std::memcpy(place + at, piece.data(), piece.size());
             at += piece.size();
         }
-        seal(place, kind, size);
-        used_ += size;
+        seal(kind, size);
     } else {
         left_out_.fetch_add(1, std::memory_order_relaxed);
     }

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -65,6 +66,17 @@ struct Limits {
 std::uint64_t monotonic_ns() noexcept;
 std::uint32_t thread_id() noexcept;
 
+// A sum of bytes, of which there are a multiple of 8, that goes on from the one of those before them.
+inline u32 add_to_sum(u32 sum, const void* data, std::size_t bytes) noexcept {
+    constexpr u64 odd = 0x9E3779B185EBCA87;
+    for (std::size_t at = 0; at < bytes; at += sizeof(u64)) {
+        u64 word;
+        std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
+        sum = u32(((word ^ sum) * odd) >> 32) + 1;
+    }
+    return sum;
+}
+
 class Journal {
   public:
     using Piece = std::string_view;
@@ -88,6 +100,7 @@ class Journal {
     void follow_process() noexcept;
     bool open_file() noexcept;
     bool next_chunk() noexcept;
+    void seal(Kind kind, std::size_t size) noexcept;
     void release() noexcept;
 
     const std::string folder_;
@@ -102,6 +115,8 @@ class Journal {
     std::uint8_t* chunk_ = nullptr;
     std::size_t used_ = 0;        // of the chunk
     std::size_t file_bytes_ = 0;  // with the chunk
+    u64 record_bytes_ = 0;        // of the complete records, of which `sum_` is the sum
+    u32 sum_ = 0;
     char path_[4096] = "";
     dev_t device_ = 0;
     ino_t inode_ = 0;

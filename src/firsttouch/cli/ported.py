@@ -14,6 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
+from firsttouch.advice.port.wording import other_copies
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -21,10 +22,12 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
-_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2
+_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS, _MOST_PROCESSES = 6, 2, 3, 4, 2, 4
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
+_LITTLE = 0.01
+"""Other copies are told if they have more than this part of the bytes of those that a unified version does without."""
 _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -33,7 +36,14 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
     last = [*_wrapped(_unseen(port), stream), *_next_step_lines(port), *files]
     middle = _wrapped(
-        [*_saved_lines(port), *_needless_lines(port), *_hazard_lines(port), *_searched(port), *_kernel_lines(port)],
+        [
+            *_process_lines(port),
+            *_saved_lines(port),
+            *_needless_lines(port),
+            *_hazard_lines(port),
+            *_searched(port),
+            *_kernel_lines(port),
+        ],
         stream,
     )
     room = MOST_LINES - len(first) - len(last)
@@ -62,6 +72,22 @@ def _row(head: str, word: str, text: str) -> str:
 
 def short_end(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _process_lines(port: PortFindings) -> Iterator[str]:
+    """The processes that used CUDA, if there are several. What follows is of one of them."""
+    for number, row in enumerate(port.processes[:_MOST_PROCESSES]):
+        parts = [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.copied, 3)})"]
+        if row.saved is not None and row.hazards is not None:
+            parts.append(f"at most {format_size(row.saved, 3)} saved")
+            parts.append(counted(len(row.hazards), "hazard") if row.hazards else "no hazard")
+        what = f"{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
+        yield _row("" if number else "processes", "exact", what)
+    if not port.processes:
+        return
+    more = len(port.processes) - _MOST_PROCESSES
+    rest = f"{counted(more, 'more process', 'more processes')} in the JSON; " if more > 0 else ""
+    yield _row("", "", f"{rest}what follows is of process {port.pid} (--process)")
 
 
 def _saved_lines(port: PortFindings) -> Iterator[str]:
@@ -105,6 +131,9 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
             text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)
         head = ""
+    other = [row for row in port.other_copies if row.bytes > _LITTLE * port.copied]
+    if other and port.copies:  # else the first line has them
+        yield _row(head, "exact", f"{other_copies(other)} not counted above")
 
 
 def _next_step_lines(port: PortFindings) -> Iterator[str]:
@@ -151,7 +180,7 @@ def _searched(port: PortFindings) -> Iterator[str]:
     none = [row for row in port.searched if row.searched and row.kind not in found]
     if none:
         names = [all_rules()[row.kind].title + (f" ({row.text})" if row.text else "") for row in none]
-        yield _row("hazards", "none", join_names(names, "or"))
+        yield _row("hazards", "none", f"{join_names(names, 'or')}{' in these records' if port.partial else ''}")
     for row in port.searched:
         if not row.searched:
             yield _row("" if none else "hazards", "unseen", f"{all_rules()[row.kind].title}: {row.text}")

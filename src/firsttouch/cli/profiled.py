@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
-from firsttouch.profile.headline import headline, how_ended, short, went_on
+from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
-from firsttouch.profile.traced import CallLocation
+from firsttouch.profile.traced import CallLocation, OfProcess
 from firsttouch.records.text import percent
 from firsttouch.report.line_words import line_texts
 from firsttouch.report.profile_tables import named_touch, touched
@@ -33,20 +34,41 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     """
     if summary.rank not in ("", "0"):
         return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
-    wrapped = [
-        of_rank(summary),
-        *_lines(summary),
-        *_memory(summary),
-        *_phases(summary),
-        *_processes(summary),
-        *_faults(summary),
-    ]
-    wrapped += [*_trace(summary), *_pages(summary)]
-    wrapped, last = (
-        _wrapped(wrapped),
-        [*_wrapped(_unseen(summary))[:_MOST_UNSEEN_LINES], *_wrapped(_cost(summary)), *files],
-    )
-    return [*wrapped[: MOST_LINES - len(last)], *last]
+    sections = {
+        "heading": _wrapped([of_rank(summary)]),
+        "lines": _wrapped(_lines(summary)),
+        "memory": _wrapped(_memory(summary)),
+        "phases": _wrapped(_phases(summary)),
+        "processes": _wrapped(_processes(summary)),
+        "faults": _wrapped(_faults(summary)),
+        "trace": _wrapped(_trace(summary)),
+        "pages": _wrapped(_pages(summary)),
+    }
+    last = [*_cut(_wrapped(_unseen(summary)), _MOST_UNSEEN_LINES), *_wrapped(_cost(summary)), *files]
+    return [*_fitted(sections, MOST_LINES - len(last)), *last]
+
+
+_CUT_FIRST = {"pages": 0, "faults": 2, "phases": 3, "processes": 2, "trace": 3, "memory": 2, "lines": 9}
+"""The sections in the order in which they are cut, and how many lines of each then remain."""
+
+
+def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
+    """The lines of all sections, or as many as there is room for, and how many are left out of which."""
+    excess, cut = sum(map(len, sections.values())) - room, dict[str, int]()
+    if excess > 0:
+        excess += 1  # the line that says so
+        for name, kept in _CUT_FIRST.items():
+            removed = min(max(0, excess), max(0, len(sections[name]) - kept))
+            cut |= {name: removed} if removed else {}
+            excess -= removed
+    shown = [line for name, of in sections.items() for line in of[: len(of) - cut.get(name, 0)]]
+    if cut:
+        shown.append(_row("", f"{sum(cut.values())} more in the report: {', '.join(n for n in sections if n in cut)}"))
+    return shown
+
+
+def _cut(rows: list[str], most: int) -> list[str]:
+    return rows if len(rows) <= most else [*rows[: most - 1], _row("", f"{len(rows) - most + 1} more in the report")]
 
 
 def of_rank(summary: ProfileSummary) -> str:
@@ -72,9 +94,12 @@ def _row(head: str, text: str) -> str:
 def _memory(summary: ProfileSummary) -> Iterator[str]:
     host = summary.host
     if host.peak is not None:
-        text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
+        text = f"{host_peak(host)} resident at {format_seconds(host.peak.t)}"
         if (host.processes or 1) > 1:
-            text += f", the sum of {host.processes} processes, in which shared pages count more than once"
+            text += (
+                f" in {host.processes} processes, in sum {format_size(host.peak.bytes, 3)} with shared pages counted "
+            )
+            text += "more than once"
         if host.stated is not None:
             text += f"; the kernel states {format_size(host.stated, 3)} for one process, between two readings"
         if host.at_end is not None:
@@ -105,7 +130,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
         if gpu.before is not None:
             text += f" over {format_size(gpu.before, 3)} before"
         if gpu.own is not None:
-            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}"
+            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}, read at {format_seconds(gpu.own.t)}"
         yield _row(gpu.name, f"{text} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
@@ -133,7 +158,8 @@ def _phases(summary: ProfileSummary) -> Iterator[str]:
         return
     names = [_name(row) for row in rows]
     gpus = [gpu.name for gpu in summary.gpus if gpu.rise is not None][:3]
-    heads = ["time", "peak", "growth", *gpus, "faults"]
+    of_several = (summary.host.processes or 1) > 1  # so that shared pages count more than once
+    heads = ["time", "sum" if of_several else "peak", "growth", *gpus, "faults"]
     cells = [[_time(row), _size(row.peak), _sign(row.growth), *_gpus(row, gpus), _faults_of(row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     first = max(map(len, names))
@@ -198,7 +224,7 @@ def _processes(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _command(row: ProcessRow) -> str:
-    return " ".join(row.command) or row.name
+    return " ".join(program_command(row.command)) or row.name
 
 
 def _brief(brief: BriefRow) -> str:
@@ -244,17 +270,32 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
             f"{groups}, {unified.cpu_faults:,} CPU faults, thrashing {unified.thrashing:,} times{_remote(unified)}",
         )
         head = ""
+    if len(trace.by_process) > 1:
+        for of_process in trace.by_process[:_MOST_PROCESSES]:
+            yield _row(head, _of_process(summary, of_process))
+            head = ""
+        if (more := len(trace.by_process) - _MOST_PROCESSES) > 0:
+            yield _row("", f"{more:,} more processes that used CUDA, in the report")
     copies = [
         f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
-    yield _row(head, f"copies {'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations")
+    together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
+    done = f"{together}copies {'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
+    yield _row(head, done)
     for of in trace.alive:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:
             yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
     if trace.lost or trace.left_out:
         yield _row("", f"{trace.lost + trace.left_out:,} records were lost, for lack of room")
+
+
+def _of_process(summary: ProfileSummary, row: OfProcess) -> str:
+    process = next((process for process in summary.processes if process.pid == row.pid), None)
+    name = f" {short(_command(process), 40)}" if process else ""
+    copies = "; ".join(f"{of.direction} {of.records:,} x, {_size(of.bytes)}" for of in row.copies[:2])
+    return f"{row.pid}{name}: copies {copies or 'none'}; {row.kernels:,} kernels"
 
 
 def _remote(unified: UnifiedMemory) -> str:

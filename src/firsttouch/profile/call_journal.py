@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -38,7 +38,7 @@ from firsttouch.profile.calls import (
 )
 from firsttouch.profile.content import Profile
 from firsttouch.profile.cuda import CallSite, CopyDirection
-from firsttouch.profile.journal import CUT, JournalFile, JournalReader, journal_files, memory_kind, notice
+from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
 
@@ -52,7 +52,7 @@ _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
 """Flags of a move, besides the first two."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
-_GOES_ON, _WAS_GONE = 1, 2
+_GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
 """Flags of what the CPU did with a range."""
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
@@ -124,6 +124,9 @@ class _CallReader(JournalReader):
         """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
         """What the CPU wrote, of a record that goes on in the next one."""
+        self._reserved: list[tuple[int, int, int]] = []
+        """The ranges of addresses that the program has reserved, in order: begin, end and number."""
+        self._reservations = 0
         self._lost = 0
         self._notices: list[str] = []
 
@@ -173,6 +176,7 @@ class _CallReader(JournalReader):
             "block": self._add_block,
             "wait": self._add_wait,
             "query": self._add_query,
+            "reserved": self._add_reserved,
         }
 
     def _adders(self, layout: Mapping[str, Any]) -> Mapping[int, Callable[[memoryview], None]]:
@@ -184,7 +188,7 @@ class _CallReader(JournalReader):
             "notice": self._add_notice,
             "host": self._add_host,
         }
-        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items()}
+        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
 
     # ------------------------------------------------------------------------------------------ times, from CUPTI
@@ -379,8 +383,21 @@ class _CallReader(JournalReader):
                 registered=bool(registered),
                 site=self._site_of(self._calls.get(correlation, 0)),
                 name=self._text_of(name),
+                reserved=self._reserved_at(address) if begins and "reserved" in self._file.layout else None,
             )
         )
+
+    def _add_reserved(self, address: int, bytes: int) -> None:
+        if bytes:
+            self._reservations += 1
+            insort(self._reserved, (address, address + bytes, self._reservations))
+        elif (place := bisect_left(self._reserved, (address,))) < len(self._reserved):
+            del self._reserved[place]
+
+    def _reserved_at(self, address: int) -> int:
+        """The number of the reserved range that has an address; 0 if none has."""
+        place = bisect_left(self._reserved, (address + 1,)) - 1
+        return self._reserved[place][2] if place >= 0 and address < self._reserved[place][1] else 0
 
     def _add_host(self, content: memoryview) -> None:
         form, piece = self._file.layout["host"], self._file.layout["piece"]
@@ -401,6 +418,7 @@ class _CallReader(JournalReader):
             writes=writes,
             read=None if record.read == _NOT_KNOWN else record.read,
             was_gone=bool(record.flags & _WAS_GONE),
+            late=bool(record.flags & _LATE) if self._file.version >= 3 else None,
         )
         self._all.calls.append(use)
 
@@ -502,9 +520,10 @@ class _CallReader(JournalReader):
             "records that the journal had no room for": self._file.left_out,
             "launches with arguments that are not known": unknown,
         }
-        cut = [CUT] if self._file.is_cut else []
+        damage = self._damage()
+        self._all.is_partial = bool(damage or self._lost or self._file.left_out)
         return [
-            *cut,
+            *([damage] if damage else []),
             *dict.fromkeys(self._notices),
             *(f"{count:,} {records}" for records, count in counts.items() if count),
         ]

@@ -16,7 +16,7 @@ HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
-WaitKind: TypeAlias = Literal["stream", "event", "context", "copy"]
+WaitKind: TypeAlias = Literal["stream", "event", "context", "copy", "free"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -111,7 +111,8 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
-    "pinned", memory that the program had before.
+    "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
+    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3.
     """
 
     t: float
@@ -124,6 +125,7 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     registered: bool = False
     site: CallSite = ()
     name: str = ""
+    reserved: int | None = None
 
 
 class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -158,7 +160,8 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     writes: pieces [start, end) of addresses, in whole pages; the first and the last one may reach beyond the range, and
     hold other data there. read: bytes of pages that were read and not written; None: not known, as from a launch on.
     Of 16 MiB and more that were copied to the device, a sixteenth of the pages tells it. was_gone: the memory was given
-    back later, without a last look at it.
+    back later, without a last look at it. late: what was done between a copy of some of the range and `since` is not
+    known; None: not told, by journals before version 3.
     """
 
     since: float
@@ -168,6 +171,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     writes: tuple[tuple[int, int], ...]
     read: int | None = None
     was_gone: bool = False
+    late: bool | None = None
 
 
 CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse
@@ -180,11 +184,13 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. incomplete: what is missing, in sentences. shapes: of kernels, by correlation.
+    correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
+    kernels, by correlation.
     """
 
     pid: int
     calls: list[CudaCall]
     durations: dict[int, float] = {}
     incomplete: tuple[str, ...] = ()
+    is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}

@@ -6,8 +6,9 @@ import shlex
 import signal
 
 from firsttouch.base.units import format_seconds, format_size
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.schema import TARGET_ENDED
-from firsttouch.profile.summary import ProcessRow, ProfileSummary
+from firsttouch.profile.summary import HostRow, ProcessRow, ProfileSummary
 
 MOST_NAMED = 3
 """The most GPUs that the headline names, those with the largest rises."""
@@ -21,7 +22,7 @@ def headline(summary: ProfileSummary) -> str:
         parts.append(f"peak {format_size(summary.host.stated, 3)} on the host, between two readings")
     elif peak := summary.host.peak:
         inside = f" (phase {short(peak.phase, 40)})" if peak.phase else ""
-        parts.append(f"peak {format_size(peak.bytes, 3)} on the host at {format_seconds(peak.t)}{inside}")
+        parts.append(f"peak {host_peak(summary.host)} on the host at {format_seconds(peak.t)}{inside}")
     rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
     named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}
     parts += [
@@ -34,6 +35,38 @@ def headline(summary: ProfileSummary) -> str:
     outlived = f"; {text}" if (text := went_on(summary)) else ""
     failed = f" (exit status {summary.status})" if summary.status else ""
     return f"{title(summary)}{failed}: {', '.join(parts) if parts else 'no memory was read'}{outlived}"
+
+
+_NEAR, _ALIKE = 0.9, 1.02
+"""PSS tells of the peak if it was read with at least this part of the memory; bounds are one value if so near."""
+
+
+def pss_at_peak(host: HostRow) -> int | None:
+    """What was resident at the peak, with shared pages counted once, if it was read near to the peak; else None."""
+    if host.pss is None or host.pss_resident is None or host.peak is None:
+        return None
+    is_near = host.pss_resident >= _NEAR * host.peak.bytes
+    return min(max(host.pss.bytes, host.least or 0), host.most or host.peak.bytes) if is_near else None
+
+
+def known_peak(host: HostRow) -> int | None:
+    """The peak in bytes, if it does not matter which pages the processes share."""
+    if host.peak is None:
+        return None
+    if host.least is None or host.most is None:
+        return host.peak.bytes if (host.processes or 1) <= 1 else None
+    return host.most if host.most <= _ALIKE * host.least else None
+
+
+def host_peak(host: HostRow) -> str:
+    """The peak in words, in which pages that processes share count once."""
+    if (known := known_peak(host)) is not None:
+        return format_size(known, 3)
+    if (once := pss_at_peak(host)) is not None:
+        return f"about {format_size(once, 3)}"
+    least = f"at least {format_size(host.least, 3)} and " if host.least is not None else ""
+    most = host.most if host.most is not None else host.peak.bytes if host.peak is not None else 0
+    return f"{least}at most {format_size(most, 3)}"
 
 
 def went_on(summary: ProfileSummary) -> str:
@@ -50,7 +83,7 @@ def went_on(summary: ProfileSummary) -> str:
 def title(summary: ProfileSummary) -> str:
     """What was profiled: its command line, or the process that was attached to."""
     if summary.command:
-        return short(shlex.join(summary.command), LONGEST_COMMAND)
+        return short(shlex.join(program_command(summary.command)), LONGEST_COMMAND)
     name = next((p.name for p in summary.processes if p.pid == summary.pid), "")
     return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import open_regular
+from firsttouch.base.units import format_size
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
@@ -57,6 +58,7 @@ _WHATS: tuple[Literal["begin", "end", "instant"], ...] = ("begin", "end", "insta
 _LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "host")
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
+_WORK = ("launch", "move", "copy", "kernel")
 
 
 class Structure:
@@ -104,16 +106,20 @@ class JournalFile:
         self.layout = layout_of(1)  # the header of a file is the same in all versions
         self.pid = self.left_out = self.version = 0
         self.opened = 0.0
-        self.is_cut = False
-        """Whether the file ends within a record, of which the library writes the size last."""
-        self._offset = 0
+        self._is_cut = self._is_padded = False
+        """Whether the file ends within a record, of which the library writes the size last, and whether the last one
+        that was read fills a chunk.
+        """
+        self._first = self._chunk = self._offset = 0
+        self._complete = 0, 0
+        """How many bytes of records there are, and their sum, as the header states them from version 3 on."""
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """The kind and the content of each complete record that was not returned yet."""
         try:
             with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                if not self._read_header(file.read(self.layout["file"].size)):
+                if not self._read_header(file.read(_PAGE)):
                     return
                 while self._offset < size:
                     file.seek(self._offset)
@@ -121,10 +127,48 @@ class JournalFile:
                     before = self._offset
                     yield from self._of_block(block)
                     if self._offset == before:
-                        self.is_cut = any(block[:4])
+                        self._is_cut = any(block[:4])
                         return
         except OSError as error:
-            raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise self._unreadable(error) from None
+
+    def damage(self) -> str:
+        """What happened to the file after it was written, in a sentence; '' if nothing is known of that.
+
+        To be called when all records were read. Of versions before 3, the header does not state how many there are:
+        then what the library never leaves tells of it.
+        """
+        size = self.path.stat().st_size
+        if not self.version:
+            return _NO_HEADER if size > _PAGE else ""
+        if self.version >= 3:
+            stated, total = self._complete
+            if missing := max(0, self._first + stated - self._offset):
+                return f"{format_size(missing)} of the {format_size(stated)} of the journal are missing: it was damaged"
+            return "" if self._sum(stated) == total else _CHANGED
+        if self._is_cut:
+            return CUT
+        chunks, rest = divmod(size - self._first, self._chunk)
+        is_short = rest > 0 or (self._is_padded and self._offset == size and not self.left_out)
+        has_hole = self._offset < self._first + (chunks - 1) * self._chunk and not self.left_out
+        return _SHORT if is_short else _HOLE if has_hole else ""
+
+    def _sum(self, size: int) -> int:
+        """The sum of the first bytes of the records."""
+        from firsttouch import _core
+
+        total = 0
+        try:
+            with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
+                file.seek(self._first)
+                while size > 0 and (block := file.read(min(size, _AT_ONCE))):
+                    total, size = _core.add_to_journal_sum(total, block), size - len(block)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return total
+
+    def _unreadable(self, error: OSError) -> UsageError:
+        return UsageError(f"{self.path} cannot be read: {error.strerror}")
 
     def _read_header(self, content: bytes) -> bool:
         form = self.layout["file"]
@@ -144,6 +188,10 @@ class JournalFile:
         self.pid, self.opened, self.left_out = header.process, header.opened * 1e-9, header.left_out
         self.version = header.version
         self._offset = max(self._offset, first)
+        self._first, self._chunk = first, max(1, header.chunk_bytes)
+        if self.version >= 3:
+            complete = self.layout["file"].read(content).complete
+            self._complete = (complete >> 32) * 8, complete & 0xFFFFFFFF
         return True
 
     def _of_block(self, block: bytes) -> Iterator[tuple[int, memoryview]]:
@@ -155,6 +203,7 @@ class JournalFile:
             if size % 8:
                 raise self._error(f"has a record of {size} bytes at {self._offset}")
             self._offset += size
+            self._is_padded = not kind
             if kind:
                 yield kind, view[at + form.size : at + size]
             at += size
@@ -251,7 +300,14 @@ class _Clock:
             self._ratio = last_time - self._first_time, last - self._first
 
 
+_PAGE = 4096
+"""Bytes that hold the header of any version."""
+_SHORT = "the journal is shorter than it was written: it was damaged, and what came later is not in it"
+_HOLE = "the journal has a hole: it was damaged, and what came later is not in it"
+_CHANGED = "the journal was changed after it was written: its numbers may be wrong"
+_NO_HEADER = "a journal has no header: it was damaged, and nothing of its process is known"
 CUT = "the journal ends within a record: it was cut, and what came later is not in it"
+_NO_END = "the journal has no end: its process was killed or it was damaged, and what came later is not in it"
 
 
 class JournalReader:
@@ -263,6 +319,8 @@ class JournalReader:
         self._sites: dict[int, CallSite] = {0: ()}
         self._calls: dict[int, int] = {}
         self._clock = _Clock([])
+        self._has_end = True
+        """Whether the clocks were read after all work, as they are at the end of a process."""
         self._into = ProcessJournal(0, 0.0)
 
     def read(self) -> ProcessJournal:
@@ -274,16 +332,28 @@ class JournalReader:
             self._read_all(before.layout)
         except struct.error:
             raise self._file.broken() from None
-        if self._file.is_cut:
-            into.notices.append(LayerNotice(t=self._file.opened, layer="trace", text=CUT))
+        if damage := self._damage():
+            into.notices.append(LayerNotice(t=self._file.opened, layer="trace", text=damage))
         into.pid, into.opened, into.left_out = self._file.pid, self._file.opened, self._file.left_out
         into.marks.sort(key=lambda mark: mark.t)
         return into
 
     def _read_clocks(self, file: JournalFile) -> None:
-        readings = [content for kind, content in file.records() if kind == file.layout["clocks"].kind]
+        readings, clocks, work = [], file.layout["clocks"].kind, frozenset[int]()
+        for kind, content in file.records():
+            work = work or frozenset(file.layout[name].kind for name in _WORK if name in file.layout)
+            if kind == clocks:
+                readings.append(content)
+                self._has_end = True
+            elif kind in work:
+                self._has_end = False
         pairs = map(file.layout["clocks"].read, readings)
         self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
+
+    def _damage(self) -> str:
+        """As of the file; and whether the last records are missing, of a journal that does not state its length."""
+        is_open = self._clock and not self._has_end and self._file.version < 3
+        return self._file.damage() or (_NO_END if is_open else "")
 
     def _read_all(self, layout: Mapping[str, Structure]) -> None:
         adders = self._adders(layout)

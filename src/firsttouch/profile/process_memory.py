@@ -36,6 +36,7 @@ _KERNEL_COUNTERS = (
     "pswpout",
 )
 """Fields of /proc/vmstat: events of the whole machine since it was started, in pages or huge pages."""
+_EACH_ONCE = {"AnonPages": "anon_pages", "Mapped": "mapped"}
 _ANONYMOUS = "anonymous"
 _OTHERS = "others"
 
@@ -150,16 +151,21 @@ def host_counters(tree: Tree, pid: int) -> dict[str, int]:
 
     nodeN_free: MemFree of each NUMA node that has memory. mem_available: MemAvailable. cgroup: what is charged to the
     control group of process `pid`, including page cache. The others are fields of /proc/vmstat, which count since the
-    machine was started, by all programs.
+    machine was started, by all programs. Of all programs are also anon_pages and mapped: what is resident of memory
+    that belongs to no file, and of files and shared memory, each page once.
     """
     counters: dict[str, int] = {}
     for node in numa.nodes(tree):
         memory = numa.node_memory(tree, node)
         if memory.get("MemTotal") and "MemFree" in memory:
             counters[f"{numa.node_name(node)}_free"] = memory["MemFree"]
-    available = tree.kibibytes("proc/meminfo").get("MemAvailable")
+    meminfo = tree.kibibytes("proc/meminfo")
+    sums = {name: meminfo[field] for field, name in _EACH_ONCE.items() if field in meminfo}
     charged = cgroup.memory_charged(tree, str(pid))
-    counters |= {k: v for k, v in {"mem_available": available, "cgroup": charged}.items() if v is not None}
+    counters |= {
+        k: v for k, v in {"mem_available": meminfo.get("MemAvailable"), "cgroup": charged}.items() if v is not None
+    }
+    counters |= sums
     counted = dict(line.partition(" ")[::2] for line in tree.lines("proc/vmstat"))
     return counters | {name: value for name in _KERNEL_COUNTERS if (value := parse_int(counted.get(name))) is not None}
 

@@ -22,6 +22,7 @@ from firsttouch.profile.curves import Curve
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.phases import is_of_a_library, ranges
+from firsttouch.profile.program_names import process_name
 
 _DETAILED = ("total", "gpu:")
 """Curves of these keep all readings of a run of 20 minutes; of others, less."""
@@ -183,9 +184,10 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
 
 def _take_start(profile: Profile, line: schema.Started) -> None:
     if process := profile.processes.get(line.key):
-        process.name, process.command = line.name, line.command
+        process.name, process.command = process_name(line.name, line.command), line.command
     else:
-        profile.processes[line.key] = ProfiledProcess(line.key, line.pid, line.parent, line.name, line.command, line.t)
+        name = process_name(line.name, line.command)
+        profile.processes[line.key] = ProfiledProcess(line.key, line.pid, line.parent, name, line.command, line.t)
 
 
 def _take_samples(profile: Profile, line: schema.Samples) -> None:

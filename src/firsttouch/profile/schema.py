@@ -156,10 +156,11 @@ class Samples(ProfileLine, kw_only=True, tag="samples"):
     is written when a value has changed. In long runs, rows are thinned (records.py): of each span of time, those
     with the least and the most of the first column remain.
 
-    Columns of total and process:KEY, each tick: resident, minor, major; total also has processes. Now and then:
-    of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss, when all processes were read since
-    the last one was started. Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free, cgroup,
-    numa_pages_migrated, ...
+    Columns of total and process:KEY, each tick: resident, minor, major; total also has processes, shared (resident
+    memory of files, and of what several processes may map) and largest (resident in the process that has most). Now and
+    then: of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss, when all processes were read
+    since the last one was started. Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free,
+    cgroup, numa_pages_migrated, ...
     """
 
     of: str

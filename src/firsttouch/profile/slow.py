@@ -21,7 +21,9 @@ SHARE, MOST, AT_FIRST = 0.004, 0.015, 0.012
 FIRST, LEAST_APART, LATER_APART = 2.0, 0.1, 0.25
 """Seconds between two reads in the first seconds, and later."""
 HOST_APART, HOST_APART_IF_SHARED = 2.0, 0.25
-"""Seconds between two readings of the counters of the host, and where only they tell of the memory of a GPU."""
+"""Seconds between two readings of the counters of the host, and where only they tell of the memory of a GPU, or how
+much several processes share.
+"""
 RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""
 _SECONDS_PER_BYTE, _LEAST_RATE, _LARGE = 4e-11, 1e-12, 1 << 25
@@ -53,14 +55,15 @@ class SlowReader:
         self._nodes = [node.node for node in nodes] if len(nodes) > 1 else []
         self._rate = _SECONDS_PER_BYTE
         self._next_due = self._host_next = began
-        self._looked = 0
+        self._looked = self._added = 0
         self._total = Track("total", ["pss"], pace)
         self._machine: Track | None = None
 
     def step(self, now: float, processes: Processes, root: int) -> None:
         """Reads what is due. root: the pid whose control group is read."""
         if now >= self._host_next:
-            self._host_next = now + self._host_apart
+            is_shared = len(processes.members) > 1
+            self._host_next = now + (min(self._host_apart, HOST_APART_IF_SHARED) if is_shared else self._host_apart)
             self._read_host(now, root)
         if now < self._next_due or not processes.members:
             return
@@ -71,11 +74,28 @@ class SlowReader:
                 self._looked = processes.resident
                 self._read_mappings(now, member)
                 return
+        if (
+            len(processes.members) > 1
+            and processes.resident > self._added * RISE
+            and self._add_up_at_once(now, processes)
+        ):
+            return
         member = min(processes.members.values(), key=lambda m: m.rollup_at)
         if self._fits(now, member, ROLLUP):
             self._read_memory(now, member)
             self._add_up(now, processes)
         processes.name(now - self._began, member)
+
+    def _add_up_at_once(self, now: float, processes: Processes) -> bool:
+        """Reads all processes, if that fits, so that what they share is known when they have most."""
+        members = [*processes.members.values()]
+        if not self._fit(now, sum(self._expected_seconds(member, ROLLUP) for member in members)):
+            return False
+        self._added = processes.resident
+        for member in members:
+            self._read_memory(now, member)
+        self._add_up(now, processes)
+        return True
 
     def _add_up(self, now: float, processes: Processes) -> None:
         """Adds up the processes, if all were read since the last one was started: a new process shares pages, so that
@@ -87,9 +107,11 @@ class SlowReader:
             self._total.add(now - self._began, (sum(pss),))
 
     def _fits(self, now: float, member: Member, kind: str) -> bool:
+        return self._fit(now, self._expected_seconds(member, kind))
+
+    def _fit(self, now: float, seconds: float) -> bool:
         elapsed = now - self._began
-        allowed = min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
-        return self.lock_seconds + self._expected_seconds(member, kind) <= allowed
+        return self.lock_seconds + seconds <= min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
 
     def _expected_seconds(self, member: Member, kind: str) -> float:
         """Seconds that a read is expected to take: as long as the last one, and what memory has come since takes."""

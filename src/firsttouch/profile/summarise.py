@@ -108,6 +108,7 @@ def _host(profile: Profile) -> HostRow:
     beside = max(around(resident, pss.t), default=None) if pss and resident is not None else None
     if pss and (beside is None or beside < pss.bytes):  # read while memory rose, so that the two do not belong together
         pss = beside = None
+    least, most = _bounds(profile) or (None, None)
     stated = profile.largest
     if stated is None or peak is None or stated <= _STATED * peak.bytes:
         stated = None
@@ -118,7 +119,31 @@ def _host(profile: Profile) -> HostRow:
         at_end=last(resident),
         processes=whole(number),
         stated=stated,
+        least=least,
+        most=most,
     )
+
+
+def _bounds(profile: Profile) -> tuple[int, int] | None:
+    """Of how many bytes were resident at most, each page counted once, the least and the most that can be."""
+    resident, largest = profile.curve("total", "resident"), profile.curve("total", "largest")
+    if resident is None or not len(resident):
+        return None
+    processes, shared = profile.curve("total", "processes"), profile.curve("total", "shared")
+    if processes is None or max(processes.values) <= 1:
+        least = most = integer(max(resident.values))
+        return least, most
+    of_one = [curve for process in profile.processes if (curve := profile.curve(f"process:{process}", "resident"))]
+    least = integer(max([*(largest.values if largest else ()), *(max(curve.values) for curve in of_one if len(curve))]))
+    anonymous, mapped = profile.curve("machine", "anon_pages"), profile.curve("machine", "mapped")
+    if shared is None or anonymous is None or mapped is None:
+        return least, max(least, integer(max(resident.values)))
+    most = 0.0
+    for t, size in resident:
+        of_files = shared.at(t) or 0.0
+        private = min(size - of_files, max(around(anonymous, t), default=size))
+        most = max(most, min(size, private + min(of_files, max(around(mapped, t), default=of_files))))
+    return least, max(least, integer(most))
 
 
 def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRow:

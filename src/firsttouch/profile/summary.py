@@ -66,6 +66,8 @@ class GpuRow(SummaryPart, frozen=True, kw_only=True):
 class HostRow(SummaryPart, frozen=True, kw_only=True):
     """The resident memory of all processes together, in which a page that two processes share counts twice.
 
+    least, most: bounds of its largest value where each page counts once; both are that of `peak` if there was only one
+    process. most: the sum, but no more than the machine had in all programs at that time.
     stated: the largest resident size of one process, as the kernel stated at the end, if that is more than was read.
     pss: the largest sum of proportional set sizes, in which it counts once, among the readings, which are few;
     pss_resident: the resident memory at that time. processes: at the peak.
@@ -77,6 +79,8 @@ class HostRow(SummaryPart, frozen=True, kw_only=True):
     at_end: int | None = None
     processes: int | None = None
     stated: int | None = None
+    least: int | None = None
+    most: int | None = None
 
 
 class ProcessRow(SummaryPart, frozen=True, kw_only=True):

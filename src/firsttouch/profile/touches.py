@@ -87,9 +87,11 @@ class RangeTouches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TouchIndex:
-    """The touches of a process of a profile, by address."""
+    """The touches of a process of a profile, by address. sampled: whether page faults were sampled at all."""
 
     def __init__(self, profile: Profile, pid: int) -> None:
+        layers = [state.active for state in profile.header.layers if state.layer == "faults"]
+        self.sampled = bool(profile.touches) or any(layers)
         self._profile = profile
         keys = {process.key for process in profile.processes.values() if process.pid == pid}
         rows = [(row, line.every) for line in profile.touches for row in line.rows if row[1] in keys]

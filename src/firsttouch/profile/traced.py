@@ -72,9 +72,19 @@ class AliveAt(msgspec.Struct, frozen=True, kw_only=True):
     rows_left_out: int
 
 
+class OfProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """What CUDA did in one process."""
+
+    pid: int
+    copies: list[CopyTotals]
+    kernels: int
+    allocations: int
+
+
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What CUDA did in the target. processes: those that were traced. lost: records for which CUPTI had no room;
-    left_out: those for which the journal had none. Times are seconds.
+    left_out: those for which the journal had none; by_process: each of them, those with most bytes copied first. Times
+    are seconds.
     """
 
     processes: int
@@ -93,6 +103,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of migrations, at least, for which there is no record: more moved back than had come and was allocated. The
     driver drops records without telling when they come faster than CUPTI takes them.
     """
+    by_process: list[OfProcess] = []
 
 
 def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
@@ -174,7 +185,21 @@ def traced(
         lost=sum(journal.lost for journal in traced_journals),
         left_out=sum(journal.left_out for journal in traced_journals),
         missing=missing_bytes(unified, managed),
+        by_process=_by_process(traced_journals),
     )
+
+
+def _by_process(journals: Iterable[ProcessJournal]) -> list[OfProcess]:
+    rows = [
+        OfProcess(
+            pid=journal.pid,
+            copies=copies_by_direction(journal.copies),
+            kernels=len(journal.kernels),
+            allocations=len(journal.allocations),
+        )
+        for journal in journals
+    ]
+    return sorted(rows, key=lambda row: (-sum(of.bytes for of in row.copies), -row.kernels))[:MOST_ROWS]
 
 
 def missing_bytes(unified: UnifiedMemory, allocated: int) -> int:

@@ -20,7 +20,9 @@ from firsttouch.profile.traced import trace_events
 SUMMARY, TRACE = "profile.json", "trace.json"
 
 
-def write(directory: Path, link_speed: Callable[[Profile], LinkSpeed | None]) -> tuple[ProfileSummary, str]:
+def write(
+    directory: Path, link_speed: Callable[[Profile], LinkSpeed | None] = lambda profile: None
+) -> tuple[ProfileSummary, str]:
     """Writes both files into the directory of a profile. Returns the numbers, and why the files can't be written.
 
     link_speed: how fast page-locked memory is copied on the machine of a profile, if that was measured.

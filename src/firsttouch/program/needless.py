@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from firsttouch.profile.calls import HostUse
+from firsttouch.profile.calls import PAGE_LOCKED, HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.trace import (
@@ -20,10 +20,12 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedFill,
     TracedLaunch,
+    TracedMapping,
     TracedRange,
     TracedRun,
+    TracedUse,
 )
-from firsttouch.program.watched import PAGE_BYTES
+from firsttouch.program.watched import PAGE_BYTES, HostHistory
 
 NEVER = -1
 
@@ -34,6 +36,8 @@ class RepeatedCopy:
 
     why: 'needless' if the other side holds them still. 'restoring' if it was overwritten in between: the device by step
     `writer`, surely if `surely`, for a launch that names the block may; or, of a copy to the host, the host by the CPU.
+    unwritten: whether the watch told that the CPU wrote none of the host's bytes between the two, so that they are the
+    same even if only a part was compared.
     """
 
     why: Literal["needless", "restoring"]
@@ -41,6 +45,7 @@ class RepeatedCopy:
     since: int
     writer: int = NEVER
     surely: bool = False
+    unwritten: bool = False
 
 
 @dataclass
@@ -81,28 +86,43 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
     result, blocks = RepeatedCopies(), defaultdict[int, _BlockBytes](_BlockBytes)
     host_writes: RangeMap[int] = RangeMap()
     """The last steps that tell of pages of the host that the CPU wrote."""
-    unknown = NEVER
+    history, unknown = HostHistory(), NEVER
+    latest: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
+    """The last launch that names some blocks, since a block's copies or lives were looked at."""
+
+    def settle() -> None:
+        for uses, last in latest.values():
+            for use in uses:
+                if use.may_write:
+                    blocks[use.block].written = max(blocks[use.block].written, last)
+        latest.clear()
+
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             if step.call.captured:
                 continue
             if step.call.arguments is None:
                 unknown = number
-            for use in step.uses:
-                if use.may_write:
-                    blocks[use.block].written = number
+            latest[id(step.uses)] = step.uses, number
         elif isinstance(step, TracedCopy):
             if step.way == "d2d":
                 _mark_overwritten(blocks[step.target.block], step.target, number)
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
+                settle()
                 _compare_copy(
-                    run, blocks[step.device.block], step, number, max(unknown, _seen_writes(host_writes, step)), result
-                )
+                    run, blocks[step.device.block], step, number, max(unknown, _seen_writes(host_writes, step)), result,
+                    history,
+                )  # fmt: skip
+                history.copied(step, number)
         elif isinstance(step, TracedFill):
             _mark_overwritten(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
+            settle()
             blocks.pop(step.block, None)
+        elif isinstance(step, TracedMapping):
+            blocks[step.block].held.remove(step.start, step.end)
         elif isinstance(step, HostUse):
+            history.watched(step)
             for start, end in step.writes:
                 host_writes.assign(start, end, number)
     return result
@@ -126,8 +146,9 @@ def _mark_overwritten(block: _BlockBytes, target: TracedRange, number: int) -> N
 
 
 def _compare_copy(
-    run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies
-) -> None:
+    run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies,
+    history: HostHistory,
+) -> None:  # fmt: skip
     """Compares a copy with what its bytes were, and notes what they are now."""
     parts = list(joined(copy))
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
@@ -135,7 +156,13 @@ def _compare_copy(
         if held_bytes.sample is None or copy.call.sample is None or unknown > held_bytes.since:
             result.not_compared += 1
         else:
-            result.copies += _repeated_copy(block, held_bytes, copy, number)
+            is_unwritten = (
+                copy.call.host not in PAGE_LOCKED
+                and history.is_unwritten(  # by the CPU: kernels write these
+                    only.host, only.host + only.end - only.start, held_bytes.since
+                )
+            )
+            result.copies += _repeated_copy(block, held_bytes, copy, number, is_unwritten)
     for start, end, _ in parts:
         block.held.remove(start, end)
     if only is not None:
@@ -151,14 +178,16 @@ def _held_exactly(block: _BlockBytes, start: int, end: int, host: int) -> _HeldB
     return None
 
 
-def _repeated_copy(block: _BlockBytes, held_bytes: _HeldBytes, copy: TracedCopy, number: int) -> Iterator[RepeatedCopy]:
+def _repeated_copy(
+    block: _BlockBytes, held_bytes: _HeldBytes, copy: TracedCopy, number: int, is_unwritten: bool
+) -> Iterator[RepeatedCopy]:
     if copy.call.sample != held_bytes.sample:
         return
     writer = max(held_bytes.overwritten, block.written if block.written > held_bytes.since else NEVER)
     surely = held_bytes.overwritten != NEVER
     if copy.way == "h2d":
         kind: Literal["needless", "restoring"] = "needless" if writer == NEVER else "restoring"
-        yield RepeatedCopy(kind, number, held_bytes.since, writer, surely)
+        yield RepeatedCopy(kind, number, held_bytes.since, writer, surely, is_unwritten)
     elif writer == NEVER and copy.call.before is not None:
         kind = "needless" if copy.call.before == copy.call.sample else "restoring"
-        yield RepeatedCopy(kind, number, held_bytes.since, surely=True)
+        yield RepeatedCopy(kind, number, held_bytes.since, surely=True, unwritten=is_unwritten)

@@ -7,7 +7,8 @@ count.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.layout import UnifiedPiece
@@ -15,23 +16,107 @@ from firsttouch.program.partners import joined
 from firsttouch.program.program import Access, Certainty
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import CopyWay, TracedCopy, TracedLaunch, TracedRun
 
 PAGE_BYTES = 4096
 """The unit in which the host is watched."""
 
 
-def last_free(run: TracedRun) -> float:
-    """When a program began to free memory of the device for the last time; infinite if it did not. A look at the host
-    then tells all that the CPU did, in all likelihood, even if the host's memory was gone at the end.
+Told: TypeAlias = Literal["told", "not yet", "gap"]
+"""Whether the watch told of all time since a copy. not yet: it did up to the last copy of any bytes of the same range.
+"""
+
+
+class SinceCopy(NamedTuple):
+    """What is known of bytes of the host since they were copied last. block: that they were copied with.
+
+    reads, writes: how far the watch told what the CPU read, and wrote; used: it did either, or perhaps. unwritten: the
+    number of the copy since which the bytes were not written, as far as the watch told; None: they were.
     """
-    freed = float("inf")
-    for step in run.steps:
-        if isinstance(step, TracedAllocation) and not step.begins:
-            freed = min(freed, step.call.t)
-        elif isinstance(step, TracedCopy | TracedLaunch):
-            freed = float("inf")
-    return freed
+
+    way: CopyWay
+    block: int
+    t: float
+    unwritten: int | None
+    reads: Told = "not yet"
+    writes: Told = "not yet"
+    used: bool = False
+
+
+_LATE, _LATE_PER_BYTE = 0.02, 2.5e-10
+"""Seconds from a copy to the begin of a window, which begins later if it takes longer; for journals before version 3.
+"""
+
+
+class HostHistory:
+    """What the CPU did with the host's bytes since they were copied last. Takes steps in their order."""
+
+    def __init__(self) -> None:
+        self._bytes: RangeMap[SinceCopy] = RangeMap()
+        self._ranges: RangeMap[int] = RangeMap()
+        """The ranges that windows told of: the watch looks at all of one, or at none, before a part of it is copied."""
+
+    def copied(self, copy: TracedCopy, number: int) -> None:
+        """number: of the step."""
+        for part in joined(copy):
+            start, end = part.host, part.host + part.end - part.start
+            before = self.since(start, end)
+            for first, last, _ in self._ranges.overlapping(start, end):
+                self._update(first, last, lambda since: since._replace(
+                    reads=_after_copy(since.reads), writes=_after_copy(since.writes)))  # fmt: skip
+            new = SinceCopy(copy.way, copy.device.block, copy.call.t, number)
+            self._bytes.assign(start, end, new)
+            for first, last, since in before if copy.way == "h2d" else ():  # which leaves the host's bytes as they are
+                if since.unwritten is not None and since.writes == "told":
+                    self._bytes.assign(first, last, new._replace(unwritten=since.unwritten))
+
+    def watched(self, use: HostUse) -> None:
+        """Takes what one window told."""
+        start, end = use.address, use.address + use.bytes
+        is_whole = not (use.was_gone or self._is_late(use))
+        is_used = bool(use.read or use.writes)
+
+        def told(since: SinceCopy) -> SinceCopy:
+            reads = "told" if is_whole and use.read is not None and since.reads == "not yet" else since.reads
+            writes = "told" if is_whole and since.writes == "not yet" else since.writes
+            return since._replace(reads=reads, writes=writes, used=since.used or is_used)
+
+        self._update(start, end, told)
+        for first, last in use.writes:
+            self._update(first, last, lambda since: since._replace(unwritten=None))
+        self._ranges.assign(start, end, 0)
+
+    def since(self, start: int, end: int) -> list[tuple[int, int, SinceCopy]]:
+        """What is known of bytes [start, end), of those that were copied."""
+        return [(max(a, start), min(b, end), since) for a, b, since in self._bytes.overlapping(start, end)]
+
+    def all_since(self) -> Iterator[tuple[int, int, SinceCopy]]:
+        """What is known of all bytes that were copied."""
+        return iter(self._bytes)
+
+    def is_unwritten(self, start: int, end: int, since: int) -> bool:
+        """Whether the watch told that none of the bytes was written after the copy with the number `since`."""
+        known = self.since(start, end)
+        return sum(last - first for first, last, _ in known) == end - start and all(
+            told.writes == "told" and told.unwritten is not None and told.unwritten <= since for _, _, told in known
+        )
+
+    def _update(self, start: int, end: int, change: Callable[[SinceCopy], SinceCopy]) -> None:
+        for first, last, since in self.since(start, end):
+            if (changed := change(since)) != since:
+                self._bytes.assign(first, last, changed)
+
+    def _is_late(self, use: HostUse) -> bool:
+        if use.late is not None:
+            return use.late
+        if use.read is None:  # of a launch, perhaps
+            return True
+        copied = max((since.t for _, _, since in self.since(use.address, use.address + use.bytes)), default=use.since)
+        return use.since - copied > _LATE + _LATE_PER_BYTE * use.bytes
+
+
+def _after_copy(told: Told) -> Told:
+    return "not yet" if told == "told" else "gap"
 
 
 class HostWatch:
@@ -55,7 +140,6 @@ class HostWatch:
         begins: dict[int, float] = {}
         following: RangeMap[bool] = RangeMap()
         self._launches = [step.call.t for step in run.steps if isinstance(step, TracedLaunch)]
-        freed = last_free(run)
         for index in range(len(run.steps) - 1, -1, -1):
             step = run.steps[index]
             if isinstance(step, HostUse):
@@ -63,7 +147,7 @@ class HostWatch:
                     self._within.add(index)
                     continue
                 begins[step.address] = step.since
-                is_told = step.read is not None and not (step.was_gone and step.t < freed)
+                is_told = step.read is not None and not step.was_gone
                 following.assign(step.address, step.address + step.bytes, is_told)
             elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
                 for start, end in _host(step):

@@ -129,6 +129,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         calls=what_to_type(comparison),
         sections=sections,
         conditions=condition_rows(comparison),
+        base=short[comparison.base],
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
     )  # fmt: skip
 

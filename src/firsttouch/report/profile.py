@@ -14,7 +14,7 @@ from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.profile.content import Profile
-from firsttouch.profile.headline import headline, how_long, title
+from firsttouch.profile.headline import headline, how_long, known_peak, title
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
@@ -111,11 +111,11 @@ def _about(summary: ProfileSummary) -> str:
 
 def _comparison_title(summaries: Mapping[str, ProfileSummary]) -> str:
     """The title of several profiles: the largest and the least peak on the host."""
-    peaks = {name: s.host.peak.bytes for name, s in summaries.items() if s.host.peak}
+    peaks = {name: peak for name, s in summaries.items() if (peak := known_peak(s.host)) is not None}
     head = f"{count(len(summaries), 'profile')}"
     commands = {title(s) for s in summaries.values()}
     of_command = f" of {commands.pop()}" if len(commands) == 1 else ""
-    if len(peaks) < 2:
+    if len(peaks) < max(2, sum(s.host.peak is not None for s in summaries.values())):
         return f"{head}{of_command}"
     most, least = max(peaks, key=peaks.__getitem__), min(peaks, key=peaks.__getitem__)
     if peaks[most] == peaks[least]:

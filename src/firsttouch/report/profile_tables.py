@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
-from firsttouch.profile.headline import how_ended
+from firsttouch.profile.headline import host_peak, how_ended
 from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
@@ -77,13 +77,13 @@ def answer(summary: ProfileSummary) -> list[str]:
     if peak is not None:
         number = summary.host.processes
         in_processes = f" in {number} processes" if number is not None and number > 1 else ""
-        sentence = f"At the peak {size(peak.bytes)} were resident{in_processes}"
+        sentence = f"At the peak {host_peak(summary.host)} were resident{in_processes}"
         if in_processes and pss is not None:
             beside = summary.host.pss_resident
             sentence += f"; by PSS, which counts shared pages once, at most {size(pss.bytes)} when it was read, at "
             sentence += when(pss.t) + ("" if beside is None else f" with {size(beside)} resident")
-        elif in_processes:
-            sentence += ", in which a page that they share counts for each of them"
+        if in_processes:
+            sentence += f"; their sum, in which a page that they share counts for each of them, is {size(peak.bytes)}"
         sentences.append(f"{sentence}.")
     risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
     sentences += [_of_gpu(gpu, gpu.rise) for gpu in risen[:MOST_GPUS_NAMED] if gpu.rise]
@@ -109,8 +109,10 @@ def _of_gpu(gpu: GpuRow, rise: Peak) -> str:
     if gpu.only_own:
         of_all = "the memory of all programs is not stated"
         return f"The driver of {gpu.name} counts {size(rise.bytes)} for this program, {at}; {of_all}."
-    mine = f"; the driver counts {size(gpu.own.bytes)} for this program" if gpu.own else ""
-    return f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}{mine}."
+    text = f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}."
+    if gpu.own is None:
+        return text
+    return f"{text} By program it is read less often: {size(gpu.own.bytes)} for this one, at {when(gpu.own.t)}."
 
 
 # ------------------------------------------------------------------------------------------------------------ tables

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import Partners, joined
-from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun
-from firsttouch.program.watched import last_free
+from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 
 
 @dataclass
 class CpuUse:
     """Of a block's copies. unread: bytes that were copied back, and that the CPU neither read nor wrote before they
-    were copied again or the program ended, or began to free memory. read_again: bytes that the CPU read after they were
-    copied to the device, the most between two copies.
+    were copied again or the program ended; unwatched: those of which that is not known, without copies of less than a
+    page. read_again: bytes that the CPU read after they were copied to the device, the most between two copies.
     """
 
     unread: int = 0
+    unwatched: int = 0
     read_again: int = 0
 
 
@@ -30,49 +31,39 @@ def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
     uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
     if not any(isinstance(step, HostUse) for step in run.steps):
         return uses
-    copied: RangeMap[tuple[str, int]] = RangeMap()
-    left_alone: RangeMap[bool] = RangeMap()
-    freed = last_free(run)
-    for step in run.steps:
-        if isinstance(step, HostUse) and step.read is not None:
-            first, last = step.address, step.address + step.bytes
-            ends_early = step.was_gone and step.t < freed
-            left_alone.assign(first, last, step.read == 0 and not step.writes and not ends_early)
-            _count_read(copied, step, uses)
+    history = HostHistory()
+    for number, step in enumerate(run.steps):
+        if isinstance(step, HostUse):
+            _count_read(history, step, uses)
+            history.watched(step)
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                last = part.host + part.end - part.start
-                _count_unused(copied, left_alone, part.host, last, uses)
-                copied.assign(part.host, last, (step.way, step.device.block))
-    for first, last, _ in list(left_alone):
-        _count_unused(copied, left_alone, first, last, uses)
+                _count_unused(history.since(part.host, part.host + part.end - part.start), uses)
+            history.copied(step, number)
+    _count_unused(history.all_since(), uses)
     return uses
 
 
-def _count_unused(
-    copied: RangeMap[tuple[str, int]],
-    left_alone: RangeMap[bool],
-    start: int,
-    end: int,
-    uses: defaultdict[int, CpuUse],
-) -> None:
-    """Counts the bytes of a range that were copied back and are not used any more."""
-    for first, last, is_unread in left_alone.overlapping(start, end):
-        for begin, stop, (way, block) in copied.overlapping(max(first, start), min(last, end)) if is_unread else ():
-            if way == "d2h":
-                uses[block].unread += min(stop, last, end) - max(begin, first, start)
-    left_alone.remove(start, end)
+def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse]) -> None:
+    """Counts bytes that were copied back, and that are copied again or not used any more."""
+    for first, last, since in known:
+        if since.way != "d2h" or since.used:
+            continue
+        if since.reads == since.writes == "told":
+            uses[since.block].unread += last - first
+        elif last - first >= PAGE_BYTES:
+            uses[since.block].unwatched += last - first
 
 
-def _count_read(copied: RangeMap[tuple[str, int]], use: HostUse, uses: defaultdict[int, CpuUse]) -> None:
+def _count_read(history: HostHistory, use: HostUse, uses: defaultdict[int, CpuUse]) -> None:
     """Adds what was read of bytes that were copied to the device last. Which bytes of a range it were is not known."""
     read = use.read or 0
     sizes: defaultdict[int, int] = defaultdict(int)
-    for start, end, (way, block) in copied.overlapping(use.address, use.address + use.bytes) if read else ():
-        size = min(end, use.address + use.bytes) - max(start, use.address)
-        if way == "h2d":
-            sizes[block] += min(size, read)
-        read -= min(size, read)
+    for start, end, since in history.since(use.address, use.address + use.bytes) if read else ():
+        size = min(end - start, read)
+        if since.way == "h2d":
+            sizes[since.block] += size
+        read -= size
     for block, size in sizes.items():
         uses[block].read_again = max(uses[block].read_again, size)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
@@ -25,6 +24,7 @@ from firsttouch.advice.port.touched import touched_ranges
 from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.partners import Partners, partners
@@ -52,29 +52,40 @@ def found(
     state = program_state(run, names, touches)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    blocks = port_blocks(run, joined, use, state.places, state.touched)
+    blocks = port_blocks(run, joined, use, state.places, state.touched or ())
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
-    saved = _saved(run, joined, clock)
+    saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(Path(command[0]).name if command else "program", saved, use.copies, use.copied, len(kinds)),
+        summary=headline(
+            program_name(command) or "program",
+            saved,
+            use.copies,
+            use.copied,
+            len(kinds),
+            others_copied,
+            partial=run.is_partial,
+        ),
         directory=directory,
         command=list(command),
         pid=run.pid,
         others=list(others),
+        processes=[],
         status=status,
         saved=saved,
         copies=use.copies,
         copied=use.copied,
+        other_copies=others_copied,
         blocks=blocks,
         needless=repeated.needless(record),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
         incomplete=list(run.incomplete),
+        partial=run.is_partial,
         kernels=kernels,
     )
 
@@ -82,7 +93,7 @@ def found(
 def program_state(run: TracedRun, names: CallerTable, touches: TouchIndex | None = None) -> ProgramState:
     """What rules know of a run before its first step."""
     places, joined, use = Places(names), partners(run), block_use(run)
-    touched = touched_ranges(run, joined, touches) if touches else []
+    touched = touched_ranges(run, joined, touches) if touches is not None and touches.sampled else None
     return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places))
 
 
@@ -134,13 +145,15 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
     """How much the profile cannot tell. told: the launches of which a second run told what they use."""
     run = state.run
     return UnseenUse(
-        pooled=len(state.pooled),
+        pooled=sum(block.in_pool == "whole" for block in run.blocks),
+        parts=sum(block.in_pool == "part" for block in run.blocks),
         named=sum(bool(block.launches) and not _stays_static(block) for block in blocks),
         unrecorded=run.launches - run.unknown - told,
         is_exact=told > 0,
         unknown=run.unknown,
         launches=run.launches,
         not_compared=state.repeated.not_compared,
+        unwatched=sum(block.unwatched or 0 for block in blocks),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
         outside=run.outside,

@@ -14,16 +14,16 @@ import msgspec
 from firsttouch.base.outputs import Output
 from firsttouch.profile.calls import HostPlace
 from firsttouch.profile.traced import CallLocation
-from firsttouch.records.text import first_few
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
+OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
-_MOST_NAMED = 4
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
     "copied": "exact",
-    "blocks.bytes": "exact",
+    "other_copies": "exact",
+    "blocks.bytes": "exact",  # of parts of pools assumed
     "blocks.allocations": "exact",
     "blocks.partners": "exact",
     "blocks.ranges": "exact",
@@ -32,8 +32,9 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "blocks.saves": "assumed",
     "blocks.launches": "exact",
     "blocks.may_write": "assumed",
-    "blocks.unread": "assumed",  # of large buffers, a part is looked at
-    "blocks.read_again": "assumed",
+    "blocks.unread": "exact",  # at least, where bytes are `unwatched`
+    "blocks.unwatched": "exact",
+    "blocks.read_again": "assumed",  # of large buffers, a part is looked at
     "kernels": "exact",
 }
 """Of the numbers of the output that are in no finding, which has its own."""
@@ -81,9 +82,11 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     partners: the largest of its `ranges`. into, out: copies to it and from it. saves: bytes that vanish if the block
     and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
-    it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; read_again:
-    bytes that it read after they were copied to the device; both None if the CPU was not watched. unused: what of it
-    is not needed, in sentences.
+    it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; unwatched:
+    those of which that is not known; read_again: bytes that it read after they were copied to the device; all None if
+    the CPU was not watched. unused: what of it is not needed, in sentences. in_pool: "part" of an allocation that the
+    program's own allocator divides, where it begins and ends being assumed; "whole" of such a one whose parts are not
+    known; "" of others.
     """
 
     number: int
@@ -100,8 +103,10 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     launches: int | None
     may_write: bool
     unread: int | None = None
+    unwatched: int | None = None
     read_again: int | None = None
     unused: Sequence[str] = ()
+    in_pool: Literal["", "part", "whole"] = ""
 
 
 class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +125,9 @@ class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
 class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
 
-    reading: the innocent reading that remains, '' of what was seen. compared, each: how many of the bytes of each copy
-    were compared with those of the earlier one, and how many it has.
+    certainty: possible where only a part of the bytes was compared; --check-copies compares all. reading: the innocent
+    reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known that they are
+    those of the earlier one, since they were compared or the CPU did not write them, and how many it has.
     """
 
     certainty: FindingCertainty
@@ -135,6 +141,18 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     compared: int
     each: int
     records: Sequence[StepRecord]
+
+
+class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies between host and device that a unified version makes too, or that are none of `copies` for what they are
+    `of`: memory that is managed already, arrays of the texture units, static variables of the device, variables of the
+    stack, memory that a library of the vendor allocates. Those of managed memory are to and from the device, too.
+    """
+
+    of: OtherCopied
+    copies: int
+    bytes: int
+    places: Sequence[CallLocation]
 
 
 class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,45 +230,61 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return self.recorded + self.alike
 
 
+class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
+    seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
+    then copies and copied are all between host and device.
+    """
+
+    pid: int
+    command: Sequence[str]
+    copies: int
+    copied: int
+    saved: int | None = None
+    of: int | None = None
+    hazards: Sequence[str] | None = None
+
+
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
-    directory: the profile; pid: the process that it is about; others: those that used CUDA too; status: the target's
-    exit status, None if unknown. copies, copied: between the host and blocks that have a partner, which a unified
-    version does without. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what
-    the profile cannot tell, in sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was
-    no second run. certainties: of the fields with numbers, by their names.
+    directory: the profile; pid: the process that it is about; others: those that used CUDA too; processes: all that
+    did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status, None
+    if unknown. copies, copied: between the host and blocks that have a partner, which a unified version does without;
+    other_copies: those between host and device that are none of them. needless: copies whose bytes the other side
+    holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
+    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if there
+    was no second run. certainties: of the fields with numbers, by their names.
     """
 
     directory: str
     command: Sequence[str]
     pid: int
     others: Sequence[int]
+    processes: Sequence[ProcessAnswer]
     status: int | None
     saved: SavedBytes
     copies: int
     copied: int
+    other_copies: Sequence[OtherCopies]
     blocks: Sequence[PortBlock]
     needless: Sequence[NeedlessCopies]
     findings: Sequence[PortFinding]
     searched: Sequence[SearchedHazard]
     unseen: Sequence[str]
     incomplete: Sequence[str]
+    partial: bool = False
     kernels: KernelUse | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
 
     @property
     def lacking(self) -> list[str]:
         """What is not in the trace of the process, in sentences."""
-        others = [str(pid) for pid in self.others if pid != self.pid]
         texts = list(self.incomplete)
         if self.pid in self.others:
             texts.insert(
                 0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"
             )
-        if others:
-            named = first_few(others, _MOST_NAMED)
-            texts.insert(0, f"other processes that used CUDA, {named} (--process); this is process {self.pid}")
         return texts
 
     @property

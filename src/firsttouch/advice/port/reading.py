@@ -12,6 +12,7 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
+from firsttouch.advice.port.processes import command_of, over_all
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import calls_of
@@ -19,6 +20,7 @@ from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import match, told
@@ -47,7 +49,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     directory = profile.directory
     if not any(journal.traced for journal in profile.journals):
         raise _untraced_error(profile)
-    processes = [calls for calls in calls_of(profile) if _uses_memory(calls)]
+    processes = _processes(profile)
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
@@ -63,13 +65,15 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         run,
         profile.callers,
         directory=str(profile.directory),
-        command=_command(profile, run.pid),
+        command=command_of(profile, run.pid),
         others=run.others,
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
     )
+    if run.others:
+        findings = over_all(profile, findings, _processes(profile))
     # Of the layers that port asks for; without the third, --trace, there is no profile to read.
     missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
     sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
@@ -78,8 +82,9 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         if not findings.status
         else [f"the program ended with status {findings.status}: what it would have done else is not in the trace"]
     )
+    unknown = [notice.text for journal in profile.journals if not journal.pid for notice in journal.notices]
     return msgspec.structs.replace(
-        findings, incomplete=[*filter(None, [unwritten]), *ended, *findings.incomplete, *sentences]
+        findings, incomplete=[*filter(None, [unwritten]), *unknown, *ended, *findings.incomplete, *sentences]
     )
 
 
@@ -88,7 +93,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
     places, touches = Places(profile.callers), TouchIndex(profile, run.pid)
     return program_of_trace(
         run,
-        title=short(shlex.join(_command(profile, run.pid)), LONGEST_COMMAND),
+        title=short(shlex.join(program_command(command_of(profile, run.pid))), LONGEST_COMMAND),
         name=lambda block: block.name or line_of(places.of(block.site)),
         threads=lambda start, end: touches.of(start, end).threads,
         exact=run.exact,
@@ -96,9 +101,9 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
     )
 
 
-def _command(profile: Profile, pid: int) -> Sequence[str]:
-    traced_process = next((process for process in profile.processes.values() if process.pid == pid), None)
-    return traced_process.command if traced_process else profile.header.command
+def _processes(profile: Profile) -> list[TracedCalls]:
+    """The calls of the processes that copied or launched anything."""
+    return [calls for calls in calls_of(profile) if _uses_memory(calls)]
 
 
 def _uses_memory(calls: TracedCalls) -> bool:

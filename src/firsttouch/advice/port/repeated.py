@@ -13,7 +13,7 @@ from firsttouch.program.needless import RepeatedCopy, repeated_copies
 from firsttouch.program.trace import TracedCopy, TracedRun
 
 _UNWRITTEN = "a kernel writes them, although the buffer is never copied back"
-_REST = "the rest of their bytes differs"
+_REST = "the rest of their bytes differs (--check-copies)"
 
 
 class RepeatedBytes:
@@ -34,11 +34,18 @@ class RepeatedBytes:
 
     def _is_needless(self, repeated: RepeatedCopy) -> bool:
         copied_from = self._use.blocks[self.copy(repeated.copy).device.block].copied_from
-        return repeated.why == "needless" or not (copied_from or self.is_sure(repeated))
+        return repeated.why == "needless" or not (copied_from or self._run.is_partial or self.is_sure(repeated))
 
     def is_sure(self, repeated: RepeatedCopy) -> bool:
         """Whether the bytes were overwritten in between, as far as it is known by whom."""
         return repeated.surely or self._was_seen_to_write(repeated)
+
+    def is_same(self, repeated: RepeatedCopy) -> bool:
+        """Whether all bytes are those of the earlier copy: they were compared, or nobody wrote them in between. A
+        sample of them does not tell, for a program may change a single number.
+        """
+        copy = self.copy(repeated.copy)
+        return repeated.unwritten or copy.call.sampled_bytes >= copy.device.total
 
     def _was_seen_to_write(self, repeated: RepeatedCopy) -> bool:
         """Whether a second run told that the launch writes granules that are wholly among the bytes of the copy."""
@@ -60,24 +67,25 @@ class RepeatedBytes:
         for repeated in filter(self._is_needless, self._copies):
             copy, since = self.copy(repeated.copy), self.copy(repeated.since)
             places = self._places.of(copy.call.site), self._places.of(since.call.site)
-            key = copy.way, *places, copy.device.total, repeated.why
+            key = copy.way, *places, copy.device.total, repeated.why, self.is_same(repeated)
             rows[key].append(repeated)
         made = []
         for alike in rows.values():
             copies = [self.copy(repeated.copy) for repeated in alike]
             first, reading = copies[0], "" if alike[0].why == "needless" else _UNWRITTEN
-            compared, each = first.call.sampled_bytes, first.device.total
+            each, is_same = first.device.total, self.is_same(alike[0])
+            compared = each if is_same else first.call.sampled_bytes
             made.append(
                 NeedlessCopies(
-                    certainty="likely" if reading or compared < each else "seen",
-                    reading=reading or ("" if compared >= each else _REST),
+                    certainty="possible" if not is_same else "likely" if reading else "seen",
+                    reading=_REST if not is_same else reading,
                     direction="h2d" if first.way == "h2d" else "d2h",
                     blocks=list(dict.fromkeys(copy.device.block for copy in copies)),
                     copies=len(copies),
                     bytes=sum(copy.device.total for copy in copies),
                     place=self._places.of(first.call.site),
                     since=self._places.of(self.copy(alike[0].since).call.site),
-                    compared=min(compared, each),
+                    compared=compared,
                     each=each,
                     records=[record(repeated.copy) for repeated in alike[:MOST_RECORDS]],
                 )

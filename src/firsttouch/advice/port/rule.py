@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar
 
 from firsttouch.advice.port.blocks import ProgramUse
@@ -76,9 +75,10 @@ def is_wait(step: TracedStep) -> bool:
 class ProgramState:
     """What a rule knows of a program: the whole run, and what holds before the step that it sees.
 
-    use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first, and which
-    copies repeat others. pending: the first launch since the last wait, which a copy that blocks is too, that names a
-    block, by its number. alive: the number of the life that each living block is in.
+    use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first (None:
+    page faults were not sampled), and which copies repeat others. pending: the first launch since the last wait, which
+    a copy that blocks is too, that names a block, by its number. alive: the number of the life that each living block
+    is in.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ProgramState:
         partners: Partners,
         places: Places,
         use: ProgramUse,
-        touched: Sequence[TouchedRange],
+        touched: Sequence[TouchedRange] | None,
         repeated: RepeatedBytes,
     ) -> None:
         self.run, self.places, self.use, self.touched, self.repeated = run, places, use, touched, repeated
@@ -96,11 +96,6 @@ class ProgramState:
         self.alive: dict[int, int] = {}
         self._begun = Counter[int]()
         self._uses: object = None
-
-    @cached_property
-    def pooled(self) -> set[int]:
-        """The blocks that an allocator of the program divides."""
-        return {number for number, block_use in self.use.blocks.items() if block_use.is_pooled}
 
     def partners(self, block: int) -> LifePartners:
         """The partners of a living block."""
@@ -121,6 +116,7 @@ class ProgramState:
         elif isinstance(step, TracedAllocation):
             del self.alive[step.block]
             self.pending.pop(step.block, None)
+            self._uses = None
 
 
 FindingRows = dict[tuple[object, ...], FindingRow]

@@ -25,7 +25,9 @@ class TouchedRange:
 
 
 def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> list[TouchedRange]:
-    """The partners of each block in the life that has most of them, with who touched them first."""
+    """The partners of each block in the life that has most of them, with who touched them first. What the program
+    allocated through CUDA is left out: the driver touches it.
+    """
     first: dict[int, int] = {}
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
@@ -33,7 +35,9 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     ranges = []
     for block, lives in enumerate(partners):
         life = max(lives, key=lambda life: life.all_host().total(), default=None)
-        for start, end in life.spans if life is not None else ():
+        for start, end, place in life.spans_with_places() if life is not None else ():
+            if place == "pinned":
+                continue
             ranges.append(TouchedRange(block, first[block], start, end, _touches_inside(touches, start, end)))
     return ranges
 

@@ -2,28 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.places import counted, largest, summed
-from firsttouch.advice.port.port_findings import PortFinding, SavedBytes, SearchedHazard, StepRecord
+from firsttouch.advice.port.port_findings import OtherCopies, PortFinding, SavedBytes, SearchedHazard, StepRecord
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.base.units import format_size
+from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
+_OF: Mapping[str, str] = {
+    "managed": "of managed memory",
+    "array": "of arrays of the texture units",
+    "static": "of static variables of the device",
+    "stack": "of variables of the stack",
+    "library": "of memory that a library allocates",
+}
 
 
-def headline(name: str, saved: SavedBytes, copies: int, copied: int, hazards: int) -> str:
+def headline(
+    name: str,
+    saved: SavedBytes,
+    copies: int,
+    copied: int,
+    hazards: int,
+    others: Sequence[OtherCopies],
+    *,
+    partial: bool,
+) -> str:
     """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
-    the kinds of findings that are seen or likely.
+    the kinds of findings that are seen or likely. others: copies that are not among `copies`. partial: whether the
+    trace lacks records, so that all of it is of the rest.
     """
     first = f"fix {counted(hazards, 'hazard')} first" if hazards else "no hazard was found"
+    if partial:
+        name, first = f"{name}, as far as its trace has records,", f"{first} in these" if not hazards else first
     if not copies:
-        return f"{name} copies no buffer between host and device, so a unified version saves nothing; {first}."
+        what = "copies no buffer between host and device"
+        if others:
+            what = f"copies no buffer that the host could share, but makes {other_copies(others)}"
+        subject = f"each of {name}" if name.startswith("the ") else name
+        return f"{subject} {what}, so a unified version saves nothing; {first}."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
     return f"A unified version of {name} saves {less} and {without} {copied_words}; {first}."
+
+
+def other_copies(rows: Sequence[OtherCopies]) -> str:
+    """Such as '60 copies (2.5 GiB) of managed memory'."""
+    return join_names(
+        [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) {_OF[row.of]}" for row in rows], "and"
+    )
 
 
 def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> PortFinding:
@@ -60,19 +91,22 @@ def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
 class UnseenUse:
     """What a profile cannot tell, in numbers.
 
-    pooled: blocks that an allocator of the program divides. named: blocks that launches name; unrecorded: launches that
-    may use all of these; is_exact: a second run told of others. unknown: launches of which no block is known, of
-    `launches`. not_compared: repeated copies. gpus: that the blocks are on. strange: launches that name memory which no
-    recorded call allocated; outside: copies of such.
+    pooled: blocks that an allocator of the program divides, in parts that are not known; parts: parts of others, which
+    are assumed. named: blocks that launches name; unrecorded: launches that may use all of these; is_exact: a second
+    run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
+    unwatched: bytes that were copied back, of which it is not known whether the CPU used them. gpus: that the blocks
+    are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
     """
 
     pooled: int
+    parts: int
     named: int
     unrecorded: int
     is_exact: bool
     unknown: int
     launches: int
     not_compared: int
+    unwatched: int
     gpus: int
     strange: int
     outside: int
@@ -84,6 +118,11 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
             f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
             "pool is treated as one buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
         )
+    if unseen.parts:
+        yield (
+            f"where {counted(unseen.parts, 'part')} of the program's memory pools begin and end: assumed from the "
+            "addresses that copies and kernels name"
+        )
     if unseen.named and unseen.unrecorded > 0:
         yield (
             f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "
@@ -93,7 +132,9 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         yield f"which buffers {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} access"
     if unseen.not_compared:
         copies = counted(unseen.not_compared, "repeated copy", "repeated copies")
-        yield f"whether {copies} moved the same bytes again"
+        yield f"whether {copies} moved the same bytes again (use --check-copies)"
+    if unseen.unwatched:
+        yield f"whether the CPU reads {format_size(unseen.unwatched, 3)} that were copied back"
     if unseen.gpus > 1:
         yield f"which of {unseen.gpus} GPUs a unified buffer would be on: several GPUs are not modelled"
     if unseen.strange:

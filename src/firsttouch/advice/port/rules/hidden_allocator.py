@@ -42,23 +42,26 @@ class HiddenAllocator(Hazard):
     strategy = "give the container an allocator of unified memory, and reserve its final size"
     chapter = "hidden-allocators"
     limits = {
-        "not sampled": "no first touches of the copied buffers were sampled (--faults)",
+        "not sampled": "no first touches were sampled (--faults)",
+        "none sampled": "none of the sampled first touches is in a copied buffer",
         "partly sampled": "{unknown} of {ranges} of host memory have no sampled first touch",
     }
 
     def finish(self) -> None:
         run, places = self.state.run, self.state.places
         program_files = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
-        for touched in self.state.touched:
+        for touched in self.state.touched or ():
             for place, variant in _hidden_place(touched.touches, program_files):
                 row = self.row(variant, "likely", (touched.block, touched.start))
                 row.add(touched.number, touched.end - touched.start, place_of_touch(place), touched.block)
 
     def coverage(self) -> Coverage:
         touched = self.state.touched
-        unknown = sum(not touched_range.touches.samples for touched_range in touched)
-        if unknown == len(touched):
+        if touched is None:
             return Coverage(False, "not sampled")
+        unknown = sum(not touched_range.touches.samples for touched_range in touched)
+        if touched and unknown == len(touched):
+            return Coverage(False, "none sampled")
         grounds = {"unknown": str(unknown), "ranges": counted(len(touched), "range")}
         return Coverage(True, "partly sampled", grounds) if unknown else Coverage()
 

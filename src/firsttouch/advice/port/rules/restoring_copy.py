@@ -37,12 +37,13 @@ class RestoringCopy(Rule):
         copies, places = self.state.repeated, self.state.places
         copy = copies.copy(repeated.copy)
         place, since = (places.of(each.call.site) for each in (copy, copies.copy(repeated.since)))
-        compared, nbytes, is_sure = copy.call.sampled_bytes, copy.device.total, copies.is_sure(repeated)
-        grounds = {"since": _line(since), "part": compared_part(compared, nbytes)}
+        nbytes, is_sure, is_same = copy.device.total, copies.is_sure(repeated), copies.is_same(repeated)
+        part = "" if is_same else compared_part(copy.call.sampled_bytes, nbytes)
+        grounds = {"since": _line(since), "part": part}
         if copy.way == "h2d":
             grounds["writer"] = self._writer_name(repeated)
         variant = "back" if copy.way == "d2h" else "overwritten" if is_sure else "perhaps overwritten"
-        certainty: FindingCertainty = "seen" if is_sure and compared >= nbytes else "likely"
+        certainty: FindingCertainty = "seen" if is_sure and is_same else "likely"
         row = self.row(variant, certainty, (copy.device.block, place, since), **grounds)
         row.add(repeated.copy, nbytes, place, copy.device.block)
 

@@ -1,0 +1,80 @@
+"""One answer over all processes of a program that used CUDA, such as ranks and workers, each of which is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from firsttouch.advice.port.found import found
+from firsttouch.advice.port.places import lines_of
+from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
+from firsttouch.advice.port.wording import headline
+from firsttouch.profile.calls import CudaMove, TracedCalls
+from firsttouch.profile.content import Profile
+from firsttouch.profile.touches import TouchIndex
+from firsttouch.program.trace import trace, traced_process
+
+MOST_PROCESSES = 16
+"""The most processes that are searched, the busiest ones. Of others, copies are counted."""
+
+
+def command_of(profile: Profile, pid: int) -> Sequence[str]:
+    process = next((process for process in profile.processes.values() if process.pid == pid), None)
+    return process.command if process else profile.header.command
+
+
+def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCalls]) -> PortFindings:
+    """The findings of a process, `shown`, with the answers of all of them, over which its summary adds up."""
+    own, left = traced_process(processes, shown.pid), [*processes]
+    of_each, answers = list[PortFindings](), list[ProcessAnswer]()
+    while (calls := traced_process(left)) is not None:
+        left = [other for other in left if other is not calls]
+        if calls is not own and len(answers) >= MOST_PROCESSES:
+            answers.append(_counted(profile, calls))
+            continue
+        findings = shown if calls is own else _found(profile, calls)
+        of_each.append(findings)
+        answers.append(_answer(profile, findings))
+    saved, size = sum(f.saved.bytes for f in of_each), sum(f.saved.of for f in of_each)
+    name = Path(shown.command[0]).name if shown.command else "the program"
+    summary = headline(
+        f"the {len(answers)} processes of {name}",
+        replace(shown.saved, bytes=saved, of=size),
+        sum(f.copies for f in of_each),
+        sum(f.copied for f in of_each),
+        len({finding.kind for findings in of_each for finding in findings.counted}),
+        [row for findings in of_each for row in findings.other_copies],
+        partial=any(findings.partial for findings in of_each) or len(of_each) < len(answers),
+    )
+    return replace(shown, summary=summary, processes=answers)
+
+
+def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
+    run = trace(calls, lambda site: lines_of(site, profile.callers))
+    touches = TouchIndex(profile, calls.pid)
+    return found(run, profile.callers, command=command_of(profile, calls.pid), touches=touches)
+
+
+def _answer(profile: Profile, findings: PortFindings) -> ProcessAnswer:
+    return ProcessAnswer(
+        pid=findings.pid,
+        command=[*command_of(profile, findings.pid)],
+        copies=findings.copies,
+        copied=findings.copied,
+        saved=findings.saved.bytes,
+        of=findings.saved.of,
+        hazards=sorted({finding.kind for finding in findings.counted}),
+    )
+
+
+def _counted(profile: Profile, calls: TracedCalls) -> ProcessAnswer:
+    copies = [
+        call
+        for call in calls.calls
+        if isinstance(call, CudaMove) and call.what == "copy" and call.direction in ("h2d", "d2h", "unknown")
+    ]
+    size = sum(copy.bytes * copy.rows for copy in copies)
+    command = [*command_of(profile, calls.pid)]
+    return ProcessAnswer(pid=calls.pid, command=command, copies=len(copies), copied=size)
