@@ -194,6 +194,14 @@ def command(
     raise typer.Exit(carry_out(call, _show, as_json, "profile"))
 
 
+def _command_of(pid: int) -> str:
+    from firsttouch.machine.tree import Tree
+    from firsttouch.profile.headline import retyped
+
+    words = (Tree().bytes(f"proc/{pid}/cmdline") or b"").split(b"\0")[:-1]
+    return retyped([word.decode(errors="replace") for word in words])
+
+
 def _check_options(
     words: Sequence[str], attach: int | None, lasting: float | None, loads: str, *, no_inject: bool
 ) -> None:
@@ -206,7 +214,8 @@ def _check_options(
         raise UsageError("--duration needs --pid; a command is profiled until it ends")
     if loads and attach is not None:
         reason = f"the driver loads the library of {loads} at the program's start only"
-        raise UsageError(f"{loads} and --pid were given; {reason}")
+        mend = f"firsttouch profile {loads} -- {_command_of(attach)}"
+        raise UsageError(f"{loads} and --pid were given; {reason}: {mend}")
     if loads and no_inject:
         raise UsageError(f"{loads} and --no-inject were given; {loads} loads a library into the target")
 

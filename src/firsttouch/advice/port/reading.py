@@ -19,7 +19,7 @@ from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
-from firsttouch.profile.headline import LONGEST_COMMAND, short
+from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import match, told
@@ -114,7 +114,10 @@ def _untraced_error(profile: Profile) -> UsageError:
     if profile.directory.name == FOLDER and is_profile(parent):
         return UsageError(f"{profile.directory} is the second run of {parent}; name that")
     trace_layer = next((state for state in profile.header.layers if state.layer == "trace"), None)
-    if trace_layer is None:
+    if profile.header.attached and not profile.header.command:
+        reason = "a process that runs already is not traced, and this profile tells of its memory alone: "
+        reason += f"firsttouch port -- {retyped(profile.first.command if profile.first else [])}"
+    elif trace_layer is None:
         reason = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
     elif not trace_layer.active:
         reason = f"{trace_layer.why}{f': {trace_layer.mend}' if trace_layer.mend else ''}"
