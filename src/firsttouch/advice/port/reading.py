@@ -12,7 +12,7 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.port.processes import command_of, over_all
+from firsttouch.advice.port.processes import command_of, over_all, over_ranks
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import read_calls
@@ -56,6 +56,25 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
+
+
+def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -> PortFindings:
+    """The findings over the profiles of several ranks. process: its number, in one of them.
+
+    Raises:
+        UsageError: No process of any was traced, or not this one.
+    """
+    found_ranks: list[tuple[Profile, PortFindings]] = []
+    errors: list[UsageError] = []
+    for directory in directories:
+        profile = read(directory)
+        try:
+            found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
+        except UsageError as error:  # a rank without CUDA
+            errors.append(error)
+    if not found_ranks:
+        raise errors[0]
+    return found_ranks[0][1] if len(found_ranks) == 1 else over_ranks(found_ranks)
 
 
 def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
