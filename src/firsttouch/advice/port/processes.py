@@ -25,6 +25,11 @@ def command_of(profile: Profile, pid: int) -> Sequence[str]:
     return process.command if process else profile.header.command
 
 
+def is_watched(profile: Profile) -> bool:
+    """Whether the host's memory was to be watched (--host)."""
+    return any(state.layer == "host" and state.active for state in profile.header.layers)
+
+
 def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCalls]) -> PortFindings:
     """The findings of a process, `shown`, with the answers of all of them, over which its summary adds up."""
     own, left = traced_process(processes, shown.pid), [*processes]
@@ -71,7 +76,9 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
 def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
     run = trace(calls, lambda site: lines_of(site, profile.callers))
     touches = TouchIndex(profile, calls.pid)
-    return found(run, profile.callers, command=command_of(profile, calls.pid), touches=touches)
+    return found(
+        run, profile.callers, command=command_of(profile, calls.pid), touches=touches, watched=is_watched(profile)
+    )
 
 
 def _answer(profile: Profile, findings: PortFindings) -> ProcessAnswer:

@@ -12,7 +12,7 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.port.processes import command_of, over_all, over_ranks
+from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import read_calls
@@ -89,6 +89,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
+        watched=is_watched(profile),
     )
     if run.others:
         findings = over_all(profile, findings, _processes(profile))
