@@ -81,13 +81,15 @@ def _process_lines(port: PortFindings) -> Iterator[str]:
         if row.saved is not None and row.hazards is not None:
             parts.append(f"at most {format_size(row.saved, 3)} saved")
             parts.append(counted(len(row.hazards), "hazard") if row.hazards else "no hazard")
-        what = f"{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
+        rank = f"rank {row.rank}, " if row.rank else ""
+        what = f"{rank}{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
         yield _row("" if number else "processes", "exact", what)
     if not port.processes:
         return
     more = len(port.processes) - _MOST_PROCESSES
     rest = f"{counted(more, 'more process', 'more processes')} in the JSON; " if more > 0 else ""
-    yield _row("", "", f"{rest}what follows is of process {port.pid} (--process)")
+    one = port.directory if port.processes[0].rank else f"process {port.pid} (--process)"
+    yield _row("", "", f"{rest}what follows is of {one}")
 
 
 def _saved_lines(port: PortFindings) -> Iterator[str]:

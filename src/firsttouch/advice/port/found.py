@@ -42,14 +42,15 @@ def found(
     clock: float = 0.0,
     touches: TouchIndex | None = None,
     kernels: KernelUse | None = None,
+    watched: bool = False,
 ) -> PortFindings:
     """All findings of a process.
 
     names: of the places of calls. directory, command, others, status: of the profile. clock: the time 0 of its results,
     as a reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second run
-    told of them, if there was one.
+    told of them, if there was one. watched: whether the host's memory was to be watched (--host).
     """
-    state = program_state(run, names, touches)
+    state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
     blocks = port_blocks(run, joined, use, state.places, state.touched or ())
@@ -90,11 +91,13 @@ def found(
     )
 
 
-def program_state(run: TracedRun, names: CallerTable, touches: TouchIndex | None = None) -> ProgramState:
+def program_state(
+    run: TracedRun, names: CallerTable, touches: TouchIndex | None = None, *, watched: bool = False
+) -> ProgramState:
     """What rules know of a run before its first step."""
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches is not None and touches.sampled else None
-    return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places))
+    return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places), watched=watched)
 
 
 def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
