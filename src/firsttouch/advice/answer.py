@@ -159,7 +159,7 @@ class CopyCheck:
 class Edit:
     """A change of the source that the recommended strategy needs.
 
-    what: allocate, drop, omit, prefetch, advise, lock or keep. lines: of the calls that change, as 'file:line'
+    what: allocate, drop, omit, wait, prefetch, advise, lock or keep. lines: of the calls that change, as 'file:line'
     each, in order; text: in words. count: of the calls, bytes: of their blocks or copies.
     """
 

@@ -14,6 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
+from firsttouch.advice.port.wording import wait_words
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -21,7 +22,7 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
-_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2
+_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS, _MOST_WAITS = 6, 2, 3, 4, 2, 2
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
@@ -33,7 +34,14 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
     last = [*_wrapped(_unseen(port), stream), *_next_step_lines(port), *files]
     middle = _wrapped(
-        [*_saved_lines(port), *_needless_lines(port), *_hazard_lines(port), *_searched(port), *_kernel_lines(port)],
+        [
+            *_saved_lines(port),
+            *_wait_lines(port),
+            *_needless_lines(port),
+            *_hazard_lines(port),
+            *_searched(port),
+            *_kernel_lines(port),
+        ],
         stream,
     )
     room = MOST_LINES - len(first) - len(last)
@@ -91,6 +99,14 @@ def _about(block: PortBlock) -> str:
         parts.append(f"{block.ranges} host ranges")
     again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
+
+
+def _wait_lines(port: PortFindings) -> Iterator[str]:
+    """The waits that a unified version needs."""
+    for number, wait in enumerate(port.waits[:_MOST_WAITS]):
+        yield _row("waits" if not number else "", "assumed", wait_words(wait))
+    if more := port.waits[_MOST_WAITS:]:
+        yield _row("", "assumed", f"{counted(len(more), 'more wait')} in the JSON (--json)")
 
 
 def _needless_lines(port: PortFindings) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_waits, only_waits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -58,9 +59,12 @@ def found(
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved = _saved(run, joined, clock)
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    waits = needed_waits(run, joined, fates, state.places, record)
+    name = Path(command[0]).name if command else "program"
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(Path(command[0]).name if command else "program", saved, use.copies, use.copied, len(kinds)),
+        summary=headline(name, saved, use.copies, use.copied, len(kinds), waits),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -70,7 +74,9 @@ def found(
         copies=use.copies,
         copied=use.copied,
         blocks=blocks,
-        needless=repeated.needless(record),
+        copy_calls=copy_calls(run, fates, state.places),
+        waits=waits,
+        needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],

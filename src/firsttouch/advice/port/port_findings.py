@@ -18,6 +18,7 @@ from firsttouch.records.text import first_few
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
+CopyFate: TypeAlias = Literal["dropped", "restoring", "shared"]
 _MOST_NAMED = 4
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
@@ -34,6 +35,8 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "blocks.may_write": "assumed",
     "blocks.unread": "assumed",  # of large buffers, a part is looked at
     "blocks.read_again": "assumed",
+    "copy_calls": "exact",
+    "waits": "assumed",  # what kernels write, and when the CPU uses it
     "kernels": "exact",
 }
 """Of the numbers of the output that are in no finding, which has its own."""
@@ -123,7 +126,8 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
 
     reading: the innocent reading that remains, '' of what was seen. compared, each: how many of the bytes of each copy
-    were compared with those of the earlier one, and how many it has.
+    were compared with those of the earlier one, and how many it has. only_wait: some are also the only wait for an
+    earlier copy that does not block, so that a wait has to be there instead.
     """
 
     certainty: FindingCertainty
@@ -136,6 +140,37 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     since: CallLocation
     compared: int
     each: int
+    records: Sequence[StepRecord]
+    only_wait: bool = False
+
+
+class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of a call between the host and blocks that have a partner, and what becomes of them.
+
+    fate: "dropped", as both sides become one; "restoring", which bring old values back from a buffer of their own;
+    "shared", whose side of the host becomes one with another block, so that they remain between the two blocks.
+    """
+
+    fate: CopyFate
+    place: CallLocation
+    copies: int
+    bytes: int
+
+
+class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a unified version has to wait for the device by a call of its own: copies that it does without were the
+    only wait between the device's work and the CPU.
+
+    before: what the CPU does too early else. "reads": the wait is needed in place of the copies. "writes": it is needed
+    after the work, before the CPU writes what the copies bring. copy: the call of the copies; work: that of the work,
+    such as a launch, of `kernel`, or ''; copies: how many times.
+    """
+
+    before: Literal["reads", "writes"]
+    copy: CallLocation
+    work: CallLocation
+    kernel: str
+    copies: int
     records: Sequence[StepRecord]
 
 
@@ -219,9 +254,10 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
 
     directory: the profile; pid: the process that it is about; others: those that used CUDA too; status: the target's
     exit status, None if unknown. copies, copied: between the host and blocks that have a partner, which a unified
-    version does without. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what
-    the profile cannot tell, in sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was
-    no second run. certainties: of the fields with numbers, by their names.
+    version does without; copy_calls: by call. waits: for the device, that it needs. needless: copies whose bytes the
+    other side holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what
+    the trace lacks, in sentences. kernels: None if there was no second run. certainties: of the fields with numbers,
+    by their names.
     """
 
     directory: str
@@ -238,6 +274,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     searched: Sequence[SearchedHazard]
     unseen: Sequence[str]
     incomplete: Sequence[str]
+    copy_calls: Sequence[CopyCalls] = ()
+    waits: Sequence[NeededWait] = ()
     kernels: KernelUse | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
 
