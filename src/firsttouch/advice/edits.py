@@ -12,7 +12,7 @@ from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
-from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
 
 
@@ -54,10 +54,13 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         if is_plain_host(strategy.host_arrays):
             return _edits_of_needless_copies(found) or _edits_of_fewer_copies(copies)
         return _edits_locking(paired, strategy.host_arrays, copies)
+    joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
+    paired = [block for block in paired if block.number in joined]
     changes = [
         _edit_allocating(paired, strategy.allocator),
         *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
         *_edits_waiting(found.waits),
+        *_edits_freeing(run, {block.number for block in paired}, places),
         *_edits_of_copies(
             found.copy_calls, "keep", "restoring", "keep {}, from a separate buffer", "restoring copy",
             "restoring copies"
@@ -135,6 +138,15 @@ def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
         copies, _ = joined_lines(_lines(wait.copy for wait in writes))
         text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
         yield Edit("wait", text, _lines(wait.work for wait in writes), sum(wait.copies for wait in writes), 0)
+
+
+def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:
+    """The buffers live as long as the host arrays that they replace."""
+    ends = [s for s in run.steps if isinstance(s, TracedAllocation) and not s.begins and s.block in blocks]
+    lines = _lines(program_place(end.call.site, places) for end in ends if end.call.site)
+    if lines:
+        text = f"free {count(len({end.block for end in ends}), 'buffer')} only after the CPU's last use"
+        yield Edit("free", text, lines, len(ends), 0)
 
 
 def _edits_locking(

@@ -95,20 +95,22 @@ def _owned_by_another(
 
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:
     """The calls of copies by what becomes of them."""
-    sums: dict[tuple[CopyFate, CallLocation], tuple[int, int]] = {}
     by_fate: tuple[tuple[CopyFate, Sequence[int]], ...] = (
         ("dropped", fates.dropped),
         ("restoring", fates.restoring),
         ("shared", fates.shared),
     )
+    made = []
     for fate, numbers in by_fate:
+        by_place: defaultdict[CallLocation, list[TracedRange]] = defaultdict(list)
         for number in numbers:
             step = run.steps[number]
             assert isinstance(step, TracedCopy)
-            key = fate, program_place(step.call.site, places)
-            copies, nbytes = sums.get(key, (0, 0))
-            sums[key] = copies + 1, nbytes + step.device.total
-    return [CopyCalls(fate=key[0], place=key[1], copies=number, bytes=size) for key, (number, size) in sums.items()]
+            by_place[program_place(step.call.site, places)].append(step.device)
+        for place, sides in by_place.items():
+            blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)
+            made.append(CopyCalls(fate=fate, blocks=blocks, place=place, copies=len(sides), bytes=size))
+    return made
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ class _Order:
         """Where on the host the bytes of a block were copied from last."""
         self._used_sources: defaultdict[int, set[int]] = defaultdict(set)
         """Those from which a block was filled when work began that may still use it."""
-        self._ended_on_host = False
+        self._joined = {run.steps[number].device.block for number in fates.dropped}  # type: ignore[union-attr]
+        self._frees_later = False
         self.lost: list[_Lost] = []
 
     def go(self) -> list[_Lost]:
@@ -159,11 +162,12 @@ class _Order:
                 if step.call.blocking:
                     self._waited()
             elif isinstance(step, CudaWait):
-                # The memory of a host array that a block replaces is not freed, so that nothing waits for that.
-                if step.what != "copy" and not (step.what == "free" and self._unified and self._ended_on_host):
+                if step.what != "copy" and not (step.what == "free" and self._frees_later):
                     self._waited()
             elif isinstance(step, TracedAllocation) and not step.begins:
-                self._ended_on_host = self._run.blocks[step.block].on_host
+                # What replaces a host array is freed when the CPU has used it, and page-locked arrays are replaced.
+                is_joined = step.block in self._joined or self._run.blocks[step.block].on_host
+                self._frees_later = self._unified and is_joined
                 self._writing.pop(step.block, None)
                 self._using.pop(step.block, None)
         return self.lost

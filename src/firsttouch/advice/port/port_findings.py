@@ -152,6 +152,7 @@ class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     fate: CopyFate
+    blocks: Sequence[int]
     place: CallLocation
     copies: int
     bytes: int
