@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_waits, only_waits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -59,17 +60,12 @@ def found(
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    waits = needed_waits(run, joined, fates, state.places, record)
+    name = program_name(command) or "program"
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(
-            program_name(command) or "program",
-            saved,
-            use.copies,
-            use.copied,
-            len(kinds),
-            others_copied,
-            partial=run.is_partial,
-        ),
+        summary=headline(name, saved, use.copies, use.copied, len(kinds), others_copied, waits, partial=run.is_partial),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -81,7 +77,9 @@ def found(
         copied=use.copied,
         other_copies=others_copied,
         blocks=blocks,
-        needless=repeated.needless(record),
+        copy_calls=copy_calls(run, fates, state.places),
+        waits=waits,
+        needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
