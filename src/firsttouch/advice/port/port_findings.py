@@ -128,10 +128,11 @@ class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
 class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
 
-    certainty: possible where only a part of the bytes was compared; --check-copies compares all. reading: the innocent
-    reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known that they are
-    those of the earlier one, since they were compared or the CPU did not write them, and how many it has. only_wait: some are also the
-    only wait for an earlier copy that does not block, so that a wait has to be there instead.
+    certainty: possible where only a part of the bytes was compared; --check-copies compares all. reading: the
+    innocent reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known
+    that they are those of the earlier one, since they were compared or the CPU did not write them, and how many it
+    has. only_wait: some are also the only wait for an earlier copy that does not block, so that a wait has to be
+    there instead.
     """
 
     certainty: FindingCertainty
