@@ -78,8 +78,8 @@ def test_a_journal_is_read_up_to_where_it_ends(tmp_path: Path):
     ("content", "sentence"),
     [
         (b"ELF" * 100, "is no journal of firsttouch"),
-        (header(version=3), "has version 3 of the format; versions up to 2 are read"),
-        (header(version=0), "has version 0 of the format; versions up to 2 are read"),
+        (header(version=4), "has version 4 of the format; versions up to 3 are read"),
+        (header(version=0), "has version 0 of the format; versions up to 3 are read"),
         (header(header_bytes=3), "has a broken header"),
         (header(header_bytes=1 << 30), "has a broken header"),
         (header() + struct.pack("<IHxx", 9, 1) + bytes(100), "has a record of 9 bytes"),

@@ -1,4 +1,4 @@
-"""Reads the calls of traced programs from journals of version 2, in program order.
+"""Reads the calls of traced programs from journals of version 2 and later, in program order.
 
 What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. The
 kernels of a graph have the correlation of its launch; each gets a number of its own here.
@@ -83,7 +83,8 @@ def read_calls(directory: Path, names: CallerTable | None = None) -> list[Traced
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
-    """The places of all calls in the journals of a profile: files, and offsets in them.
+    """The places of all calls in the journals of a profile: files, and offsets in them. Frames of Python have their
+    lines already.
 
     Raises:
         UsageError: A journal is broken.
@@ -91,7 +92,7 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     found: dict[tuple[str, int], None] = {}
     for path in journal_files(directory):
         for site in _CallReader(path, {}).read_sites():
-            found |= {(frame.file, frame.offset): None for frame in site}
+            found |= {(frame.file, frame.offset): None for frame in site if not frame.function}
     return list(found)
 
 

@@ -83,7 +83,8 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
     it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; read_again:
     bytes that it read after they were copied to the device; both None if the CPU was not watched. unused: what of it
-    is not needed, in sentences.
+    is not needed, in sentences. helper: the call that allocates it, if that allocates others too; `place` is then where
+    the helper was called.
     """
 
     number: int
@@ -102,6 +103,7 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     unread: int | None = None
     read_again: int | None = None
     unused: Sequence[str] = ()
+    helper: CallLocation | None = None
 
 
 class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
