@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from tests.profile.injected import HERE, environment, only_journal, run
 
 from firsttouch.profile.cuda import ProcessJournal
+from firsttouch.profile.profiler import ProfileCall, profile
+from firsttouch.profile.reading import read
+from firsttouch.profile.summarise import summarise
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 
@@ -54,3 +58,28 @@ def test_each_call_has_the_users_line(python: str, standin, tmp_path: Path) -> N
     wrong = [row for row in expected if (f := found[row[0]]) is None or (f.file, f.offset, f.function) != row[1:]]
     assert not wrong
     assert not journal.notices
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_page_faults_have_the_users_line(python: str, tmp_path: Path) -> None:
+    script = tmp_path / "füll.py"
+    script.write_text(
+        "def fill():\n    return b'x' * (48 << 20)\n\n\ndata = fill()\n"
+        "more = list(range(1 << 20))\nexec('again = bytes(data[1:])')\n"
+    )
+    outcome = profile(ProfileCall(command=[python, str(script)], out=tmp_path / "out", faults=8))
+    assert outcome.status == 0
+    if not any(layer.layer == "faults" and layer.active for layer in read(outcome.directory).header.layers):
+        pytest.skip("perf events are not permitted here")
+    summary = summarise(read(outcome.directory))
+    assert summary.touches is not None
+    shares: dict[tuple[str, int], float] = defaultdict(float)
+    for row in summary.touches.rows:
+        shares[row.source, row.line] += row.percent
+    version = re.search(r"3\.\d+", subprocess.run([python, "-V"], capture_output=True, text=True).stdout)
+    if version is None or version[0] not in VERSIONS:
+        assert str(script) not in {source for source, _ in shares}
+        return
+    largest = sorted(shares, key=lambda place: -shares[place])[:3]
+    assert set(largest) == {(str(script), 2), (str(script), 6), ("<string>", 1)}
+    assert summary.touches.of_python > 50
