@@ -108,7 +108,7 @@ def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
     size = sum(block.bytes for block in blocks)
     arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
     text = f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {arrays}"
-    return Edit("allocate", text, _lines(block.place for block in blocks), len(blocks), size)
+    return Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from firsttouch.advice.answer import Edit
 from firsttouch.advice.edits import edits, joined_lines
-from firsttouch.advice.port.places import Places, named_places, where
+from firsttouch.advice.port.places import Places, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
@@ -140,7 +140,7 @@ def _block(block: PortBlock) -> list[str]:
     more = block.ranges - 4
     times = f", {block.allocations:,} times" if block.allocations > 1 else ""
     return [
-        plain(block.name or where(block.place), 80) + times,
+        plain(block.name or where_allocated(block.place, block.helper), 80) + times,
         size(block.bytes),
         _copied(block.into, block.place),
         _copied(block.out, block.place),
