@@ -12,7 +12,7 @@ from firsttouch.base.units import format_size
 from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
-_OF: Mapping[str, str] = {
+COPIES_OF: Mapping[str, str] = {
     "managed": "of managed memory",
     "array": "of arrays of the texture units",
     "static": "of static variables of the device",
@@ -53,7 +53,8 @@ def headline(
 def other_copies(rows: Sequence[OtherCopies]) -> str:
     """Such as '60 copies (2.5 GiB) of managed memory'."""
     return join_names(
-        [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) {_OF[row.of]}" for row in rows], "and"
+        [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) {COPIES_OF[row.of]}" for row in rows],
+        "and",
     )
 
 
