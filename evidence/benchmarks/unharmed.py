@@ -1,11 +1,14 @@
 """Whether programs notice that they are traced: bare and traced runs in turn, exit status and output compared.
 
-    python evidence/benchmarks/unharmed.py [--rounds N] [--only NAME,...] [--exact] [--many] [OUTPUT.json]
+    python evidence/benchmarks/unharmed.py [--rounds N] [--only NAME,...] [--exact] [--many] [--loops]
+                                           [--others FILE] [OUTPUT.json]
 
 Each round runs a program bare, under `firsttouch profile --trace`, and as `firsttouch port` traces it; --exact: also
 under `profile --exact`, whose two runs are both compared. Outputs must be equal, or no further apart than two bare
-runs. --many: further traced runs of two programs with CUDA graphs. Needs nvcc and a GPU; programs whose package or
-second GPU is missing are left out.
+runs. --many: further traced runs of two programs with CUDA graphs. --loops: instead, programs that print the time of
+their loop run alone, bare and under `profile --trace` in turns: medians, and their ratio. --others: further programs,
+as a JSON list of objects with the fields of Program. Needs nvcc and a GPU; programs whose package or second GPU is
+missing are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +25,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 HERE = Path(__file__).parent / "unharmed"
+EXAMPLES = HERE.parents[2] / "docs" / "examples"
+TIMED = """
+import importlib, sys, time
+sys.path.insert(0, sys.argv[1])
+run = getattr(importlib.import_module(sys.argv[2]), sys.argv[3])
+run(5)
+start = time.perf_counter()
+print(f"{run(int(sys.argv[4])):.6g}, loop {time.perf_counter() - start:.4f} s")
+"""
+LOOP = r"loop ([0-9.]+) s"
 AT_ONCE = 6
 MANY = {"jax": 20, "graphs": 50}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -34,13 +48,16 @@ SECONDS = 90
 
 
 class Program(NamedTuple):
-    """What to run. needs: a Python package. gpus: at least so many."""
+    """What to run. needs: a Python package. gpus: at least so many. times: what finds times in its output, which are
+    not compared; the first is that of its loop.
+    """
 
     name: str
     command: Sequence[str]
     needs: str = ""
     gpus: int = 1
     environment: tuple[tuple[str, str], ...] = ()
+    times: str = ""
 
 
 class Run(NamedTuple):
@@ -56,7 +73,14 @@ def programs(built: Path) -> list[Program]:
         command = ["python3", str(HERE / f"{name}.py")]
         return Program(label or name.partition("_")[0], command, needs, gpus, tuple(environment.items()))
 
+    def example(name: str, function: str, rounds: int, needs: str, **environment: str) -> Program:
+        command = ["python3", "-c", TIMED, str(EXAMPLES), name, function, str(rounds)]
+        return Program(name, command, needs, 1, tuple(environment.items()), LOOP)
+
     return [
+        example("train_torch", "train", 60, "torch"),
+        example("filter_cupy", "run", 40, "cupy"),
+        example("diffuse_jax", "run", 60, "jax", XLA_PYTHON_CLIENT_MEM_FRACTION=".1"),
         of_python("torch_train", "torch", label="torch-train", CUBLAS_WORKSPACE_CONFIG=":4096:8"),
         of_python("torch_graphs", "torch", label="torch-graphs"),
         of_python("torch_spawn", "torch", label="torch-spawn"),
@@ -114,17 +138,36 @@ def apart(one: str, other: str) -> float:
     return max(abs(a - b) / max(abs(a), abs(b), 1e-300) for a, b in pairs)
 
 
-def compare(runs: Sequence[Run]) -> str:
+def compare(runs: Sequence[Run], times: str) -> str:
     """What differs between bare and traced runs of a program; '' if nothing does."""
     bare = [run for run in runs if run.mode == "bare"]
-    spread = max(apart(a.output, b.output) for a in bare for b in bare)
+    text = {run: re.sub(times, "", run.output) if times else run.output for run in runs}
+    spread = max(apart(text[a], text[b]) for a in bare for b in bare)
     statuses = {run.status for run in bare}
     for traced in (run for run in runs if run.mode != "bare"):
         if traced.status not in statuses:
             return f"{traced.mode}: status {traced.status}, bare {sorted(statuses)}: {traced.errors[-300:]}"
-        if (distance := min(apart(traced.output, b.output) for b in bare)) > spread:
+        if (distance := min(apart(text[traced], text[b]) for b in bare)) > spread:
             return f"{traced.mode}: output {distance:.2g} apart, bare runs {spread:.2g}: {traced.output[-200:]}"
     return ""
+
+
+def loop_ratios(chosen: Sequence[Program], rounds: int, folder: Path) -> list[Run]:
+    """Runs programs that print the time of their loop, alone and in turns, and prints what tracing adds to it."""
+    kept = []
+    for program in (p for p in chosen if p.times):
+        seconds: dict[str, list[float]] = {"bare": [], "trace": []}
+        for number in range(rounds):
+            for mode in seconds if number % 2 else reversed(seconds):
+                (done,) = run(program, mode, number, folder)
+                kept.append(done)
+                if found := re.search(program.times, done.output):
+                    seconds[mode].append(float(found[1]))
+        if all(seconds.values()):
+            bare, traced = (median(seconds[mode]) for mode in ("bare", "trace"))
+            spread = max(seconds["bare"]) / min(seconds["bare"])
+            print(f"{program.name:16} bare {bare:g}, traced {traced:g}: {traced / bare:.3f}; bare varies {spread:.3f}")
+    return kept
 
 
 def gpus() -> int:
@@ -143,6 +186,8 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--loops", action="store_true")
+    parser.add_argument("--others", type=Path)
     parser.add_argument("output", nargs="?")
     options = parser.parse_args()
     bad, kept = [], []
@@ -150,7 +195,12 @@ def main() -> None:
         folder = Path(name)
         build(folder)
         count, only = gpus(), set(filter(None, options.only.split(",")))
-        chosen = [p for p in programs(folder) if p.gpus <= count and (not only or p.name in only) and has(p.needs)]
+        others = json.loads(options.others.read_text()) if options.others else []
+        known = [*programs(folder), *(Program(**each) for each in others)]
+        chosen = [p for p in known if p.gpus <= count and (not only or p.name in only) and has(p.needs)]
+        if options.loops:
+            kept = [each._asdict() for each in loop_ratios(chosen, options.rounds, folder)]
+            chosen = []
         modes = [*MODES, *(EXACT if options.exact else {})]
         order = [(p, m, r) for r in range(options.rounds) for p in chosen for m in modes]
         many = MANY if options.many else {}
@@ -162,7 +212,7 @@ def main() -> None:
         for program in chosen:
             of = [each for each in runs if each.program == program.name]
             counts = {mode: sum(each.mode == mode for each in of) for mode in modes}
-            problem = compare(of)
+            problem = compare(of, program.times)
             print(f"{program.name:16} {counts} {problem or 'equal'}", flush=True)
             bad += [program.name] if problem else []
             kept += [each._asdict() for each in of]

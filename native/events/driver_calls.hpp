@@ -70,6 +70,16 @@ struct UnmappedMemory {
     Address address;
     std::size_t bytes;
 };
+struct NewReserved {
+    Address* address;
+    std::size_t bytes, alignment;
+    Address wanted;
+    unsigned long long flags;
+};
+struct ReleasedReserved {
+    Address address;
+    std::size_t bytes;
+};
 struct Variable {  // of a module or a library
     Address* address;
     std::size_t* bytes;
@@ -477,7 +487,9 @@ struct NoParameters {};
     CALL(38, cuMemFreeHost, ReleasedHost)                                                                              \
     CALL(302, cuMemHostUnregister, ReleasedHost)                                                                       \
     CALL(89, cuArrayDestroy, ArrayAt)                                                                                  \
-    CALL(552, cuMemUnmap, UnmappedMemory)
+    CALL(552, cuMemUnmap, UnmappedMemory)                                                                              \
+    CALL(547, cuMemAddressReserve, NewReserved)                                                                        \
+    CALL(548, cuMemAddressFree, ReleasedReserved)
 
 // Those that CUDA 12.0 does not have, or whose parameters its headers do not declare.
 #define FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)                                                                            \

@@ -187,6 +187,25 @@ def test_use_across_the_link_has_a_time_only_if_the_kernels_cannot_use_more(
         assert advice.verdict.kind == "not known"
         assert absent.reason == UNSEEN
         assert_states(str(answer(advice)[0]), advice.verdict.strategies[0])
+        assert (absent.most_ms is None) is (seconds is None)
+        row = [line for line in lines(advice) if line.startswith("registered ")]
+        assert bool(row) is (absent.most_ms is not None)
+
+
+@pytest.mark.parametrize(("title", "known"), [("NVIDIA H200", True), ("some GPU", False)])
+def test_system_memory_has_bounds_on_a_machine_that_allows_it(title: str, known: bool) -> None:
+    """A kernel of 1 ms takes less than 5 GB from the memory of an H200, which cross the link of a GH200 in 14 ms."""
+    advice = advised(found_once(1e-3), source="model:gh200", title=title)
+    (system,) = [a for a in advice.unavailable if a.strategy == "system"]
+    assert system.least_ms is not None
+    assert (system.most_ms is not None) is known
+    if system.most_ms is not None:
+        assert system.least_ms < system.most_ms < system.least_ms + 14
+
+
+def test_a_byte_that_kernels_have_no_time_to_use_again_leaves_no_bounds() -> None:
+    advice = advised(found_once(0.05e-3), source="model:gh200", title="NVIDIA H200")
+    assert "system" in [row.strategy for row in advice.strategies]
 
 
 def frames() -> Calls:

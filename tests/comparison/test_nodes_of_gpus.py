@@ -311,4 +311,4 @@ def test_the_ratio_of_a_pair_is_of_rates_or_of_times() -> None:
     assert (place.name, place.experiments[0]) == ("cuda:0 to cuda:1", "p2p-latency")
     assert place.ratio == pytest.approx(2, rel=0.02)
     assert place.text.count("access to other GPUs") == 1
-    assert table_of_places(comparison, 1).rows[0][3] == "2.00"
+    assert table_of_places(comparison, 1).rows[0][3] == "2.00 times as slow"

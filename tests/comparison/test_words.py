@@ -42,6 +42,7 @@ from firsttouch.comparison.differences import (
     SideValue,
 )
 from firsttouch.comparison.missing import MissingDevices
+from firsttouch.comparison.speeds import speed_text
 from firsttouch.comparison.table import FailedPoint
 from firsttouch.comparison.words import change, clause, group_line, regression_text, sentence
 
@@ -98,7 +99,7 @@ LOST = MissingDevices("b", "gpu", 1, 8, ("cuda:3",), (), "ECC error")
         (alike("GPU locks", UNCLEAR), "GPU locks without a clear difference"),
         (alike("CPU loads", SLOWER, experiment(1.3)), "CPU loads 30 % slower"),
         (alike("GPU copies", FASTER, experiment(1.7, FASTER, better="higher")), "GPU copies 1.7 times as fast"),
-        (experiment(1.3), "slower in latency on cpu, 1.30"),
+        (experiment(1.3), "1.30 times as slow in latency on cpu"),
         (place(), f"cuda:2 to cuda:5 is 47 % slower ({SLOW_PAIR}19 of 32 points)"),
         (place(as_a_whole=True, ratio=0.9), f"cuda:2 to cuda:5 is 10 % slower ({SLOW_PAIR}the median of 32 points)"),
         (place(example={"verdict": CANNOT_TELL}), f"cuda:2 to cuda:5 is 47 % different ({SLOW_PAIR}19 of 32 points)"),
@@ -197,8 +198,9 @@ FEW = "can't distinguish a change from run-to-run variation."
         *(
             (
                 answer(kind, experiment(1.3), experiment(0.95), points=40, half_within=0.03, most_within=0.5),
-                f"new against old: {kind}, by the median ratio of each experiment: latency on cpu 1.30; latency on "
-                "cpu 0.950. Of 40 points, half differ by at most 3 %, and 90 % by at most 50 %.",
+                f"new against old: {kind}, by the median of each experiment: latency on cpu 1.30 times as slow; "
+                "latency on cpu 1.053 times as fast. Of 40 points, half differ by at most 3 %, and 90 % by at most "
+                "50 %.",
             )
             for kind in (PREDICTED, MEASURED, BOTH_PREDICTED)
         ),
@@ -219,10 +221,10 @@ FEW = "can't distinguish a change from run-to-run variation."
         (answer(ONE_ROW, LOST), "cuda:3 is missing: 7 of 8 GPUs are left (ECC error)."),
         (
             answer(OUTLIER, LOST, experiment(1.3), experiment(1.2), experiment(1.1)),
-            "new: cuda:3 is missing: 7 of 8 GPUs are left (ECC error); slower in latency on cpu, 1.30; slower in "
-            "latency on cpu, 1.20 and 1 more.",
+            "new: cuda:3 is missing: 7 of 8 GPUs are left (ECC error); 1.30 times as slow in latency on cpu; 1.20 "
+            "times as slow in latency on cpu and 1 more.",
         ),
-        (answer(OUTLIER, experiment(0.8), of_devices=True), "new: slower in latency, 0.80."),
+        (answer(OUTLIER, experiment(0.8), of_devices=True), "new: 1.25 times as fast in latency."),
         (
             answer(FAR, experiment(1.3, CANNOT_TELL)),
             "new is far from the others in latency on cpu, but other programs used different amounts of CPU "
@@ -242,7 +244,7 @@ def test_an_answer_is_a_sentence_or_two(of: ComparisonAnswer, words: str) -> Non
 @pytest.mark.parametrize(
     ("regression", "words"),
     [
-        (experiment(1.3), "latency on cpu as a whole: slower, 1.30 (1.20 to 1.40)"),
+        (experiment(1.3), "latency on cpu as a whole: 1.30 times as slow (1.20 to 1.40)"),
         (LOST, "cuda:3 is missing: 7 of 8 GPUs are left (ECC error)"),
         (
             FailedPoint("b", "latency", "cpu", {"size": 4096}, "crashed"),
@@ -259,5 +261,29 @@ def test_a_regression_is_a_line(regression: Regression, words: str, tmp_path: Pa
 
 
 def test_an_experiment_is_a_line_of_its_section() -> None:
-    assert group_line(experiment(1.3)) == "4 slower of 10 points, median ratio 1.30 (1.20 to 1.40), slower"
-    assert group_line(experiment(None, SAME)) == "– of 6 points, median ratio – (1.20 to 1.40)"  # noqa: RUF001
+    assert (
+        group_line(experiment(1.3)) == "4 slower of 10 points, 1.30 times as slow (1.20 to 1.40) in the median, slower"
+    )
+    assert group_line(experiment(None, SAME)) == "– of 6 points"  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    ("unit", "better", "ratio", "low", "high", "words"),
+    [
+        ("ns", "lower", 1.25, 1.2, 1.3, "1.25 times as slow (1.20 to 1.30)"),
+        ("ns", "lower", 0.5, 0.4, 0.625, "2.00 times as fast (1.60 to 2.50)"),
+        ("GB/s", "higher", 0.5, 0.4, 0.625, "2.00 times as slow (1.60 to 2.50)"),
+        ("GB/s", "higher", 20, 16, 25, "20 times as fast (16 to 25)"),
+        ("ns per load", "lower", 0.8, 0.5, 1.25, "1.25 times as fast (0.80 to 2.00)"),
+        ("ns per load", "lower", 1.25, 0.8, 2, "1.25 times as slow (0.80 to 2.00)"),
+        ("faults", "lower", 2, None, None, "2.00 times as high"),
+        ("B", "neither", 0.5, None, None, "2.00 times as low"),
+        ("ns", "lower", 1.0002, 0.999, 1.001, "the same (0.999 to 1.001)"),
+        ("ns", "lower", None, None, None, "–"),  # noqa: RUF001
+    ],
+)
+def test_one_reads_from_a_ratio_which_side_is_better(
+    unit: str, better: str, ratio: float | None, low: float | None, high: float | None, words: str
+) -> None:
+    of = msgspec.structs.replace(experiment(), unit=unit, better=better, ratio=ratio, low=low, high=high)
+    assert speed_text(of) == words

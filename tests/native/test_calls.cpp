@@ -400,6 +400,42 @@ TEST_F(DriverCalls, AllMappingsOfARangeEndWithIt) {
                   {base, 1}, {base + step, 0}, {base + 2 * step, 0}, {base + 3 * step, 0}, {base + 4 * step, 1}}));
 }
 
+TEST_F(DriverCalls, TheAddressesThatAProgramReservesAreToldAndWhenItGivesThemBack) {
+    Address reserved = 0x700000000000;
+    play(547, cupti::NewReserved{&reserved, 8 << 20, 0, 0, 0});
+    play(548, cupti::ReleasedReserved{reserved, 8 << 20});
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
+    for (const ReservedRecord& each : all<ReservedRecord>(Kind::reserved)) told.emplace_back(each.address, each.bytes);
+    EXPECT_EQ(told, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{reserved, 8 << 20}, {reserved, 0}}));
+}
+
+TEST_F(DriverCalls, AFreeIsAWaitIfTheDriverWaitsForWhatIsUnderWay) {
+    char host[8] = {};
+    Address ordered = 0x720000000000;
+    void* pinned = host;
+    const auto waits_for = [this](const std::function<void()>& free, bool has_work = true) {
+        const std::size_t before = records(Kind::wait).size();
+        if (has_work) play(307, cupti::Launch{});
+        free();
+        const auto waits = all<WaitRecord>(Kind::wait);
+        return waits.size() > before && waits.back().what == 4;
+    };
+    const auto allocate_ordered = [&] { play(598, cupti::NewMemoryOn{&ordered, 64, nullptr}); };
+    const auto free_at = [this](Address address, int result = 0) { play(245, cupti::MemoryAt{address}, {}, result); };
+    EXPECT_TRUE(waits_for([&] { free_at(allocate(64, 0x700000000000)); }));
+    EXPECT_FALSE(waits_for([&] { free_at(allocate(64, 0x700000000000)); }, false));  // for nothing
+    EXPECT_FALSE(waits_for([&] { free_at(allocate(64, 0x700000000000), 1); }));      // it failed
+    EXPECT_FALSE(waits_for([&] { free_at(0); }));
+    EXPECT_FALSE(waits_for([&] { allocate_ordered(), play(600, cupti::MemoryAtOn{ordered, nullptr}); }));
+    EXPECT_FALSE(waits_for([&] { allocate_ordered(), free_at(ordered); }));
+    EXPECT_TRUE(waits_for([&] { play(294, cupti::NewHost{&pinned, 8}), play(38, cupti::ReleasedHost{pinned}); }));
+    EXPECT_TRUE(waits_for([&] { play(379, cupti::RegisteredHost{host, 8, 0}), play(302, cupti::ReleasedHost{host}); }));
+    EXPECT_FALSE(waits_for([&] {
+        play(551, cupti::MappedMemory{0x730000000000, 2 << 20, 0, 1, 0});
+        play(552, cupti::UnmappedMemory{0x730000000000, 2 << 20});
+    }));
+}
+
 // Another thread may be within a call, with a mutex that then is locked for ever in the child.
 TEST_F(DriverCalls, AForkedProcessDoesNothing) {
     const auto allocates = [this](Address address) {

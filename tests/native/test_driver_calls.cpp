@@ -205,6 +205,9 @@ TEST(VendorTypes, DriverCalls) {
     SAME(ArrayDescription3D, depth, CUDA_ARRAY3D_DESCRIPTOR, Depth);
     SAME(ArrayDescription3D, channels, CUDA_ARRAY3D_DESCRIPTOR, NumChannels);
     SAME(MappedMemory, bytes, cuMemMap_params, size);
+    SAME(UnmappedMemory, bytes, cuMemUnmap_params, size);
+    SAME(NewReserved, flags, cuMemAddressReserve_params, flags);
+    SAME(ReleasedReserved, bytes, cuMemAddressFree_params, size);
     SAME(Variable, bytes, cuModuleGetGlobal_v2_params, bytes);
     SAME(Variable, name, cuModuleGetGlobal_v2_params, name);
     SAME(Variable, name, cuLibraryGetGlobal_params, name);

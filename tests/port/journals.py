@@ -117,11 +117,15 @@ class JournalBytes:
                      name=self.text(call.name), begins=call.begins, memory=kind)  # fmt: skip
         elif isinstance(call, CudaWait):
             what = get_args(WaitKind).index(call.what)
-            self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what)
+            self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what, site=self.site(call.site),
+                     **self._began(call))  # fmt: skip
         elif isinstance(call, HostUse):
             self._host_use(call, time)
         elif isinstance(call, CudaQuery):
             self.add("query", time=time, free=call.free, total=call.total, site=self.site(call.site))
+
+    def _began(self, call: CudaMove | CudaWait) -> dict[str, int]:
+        return {"began": round((call.began or 0) * 1e9)} if self.version > 2 else {}
 
     def _host_use(self, use: HostUse, time: int) -> None:
         pages = use.address // 4096 * 4096
@@ -145,6 +149,7 @@ class JournalBytes:
             flags=flags,
             sample=call.sample or 0,
             before=call.before or 0,
+            **self._began(call),
             **{name: getattr(call, name) for name in same},
         )
 

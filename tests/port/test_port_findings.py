@@ -166,6 +166,17 @@ def test_a_copy_in_rows_has_one_range_of_the_host():
     assert [partner.bytes for partner in of(calls).blocks[0].partners] == [32 * KIB]
 
 
+@pytest.mark.parametrize(("allocations", "expected"), [(1, [128 * KIB]), (2, [64 * KIB, 64 * KIB])])
+def test_neighbouring_allocations_of_the_host_are_partners_by_themselves(allocations: int, expected: list[int]):
+    calls = Calls()
+    block, host = calls.block(128 * KIB), calls.host(128 * KIB)
+    for n in range(allocations):
+        calls.block(128 * KIB // allocations, at_address=host + n * 64 * KIB, kind="pinned")
+    for n in range(2):
+        calls.copy(block + n * 64 * KIB, host + n * 64 * KIB, 64 * KIB, host="pinned")
+    assert [partner.bytes for partner in of(calls).blocks[0].partners] == expected
+
+
 def test_managed_memory_and_static_variables_are_no_pairs():
     calls = Calls()
     managed, host = calls.block(MIB, kind="managed"), calls.host(MIB)
@@ -469,6 +480,18 @@ def adjacent(gap: int) -> Calls:
     return calls
 
 
+def page_locked(*, allocations: int, kind: str = "pinned") -> Calls:
+    """Two blocks of the device that are filled from neighbouring halves of the host's memory, in one or two blocks."""
+    calls, place = Calls(), {"pinned": "pinned", "registered": "registered"}[kind]
+    blocks, host = [calls.block(64 * KIB, line=n) for n in (1, 2)], calls.host(128 * KIB)
+    for n in range(allocations):
+        size = 128 * KIB // allocations
+        calls.block(size, at_address=host + n * size, kind="pinned", registered=kind == "registered")
+    for n, block in enumerate(blocks):
+        calls.copy(block, host + n * 64 * KIB, 64 * KIB, host=place)
+    return calls
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -488,6 +511,10 @@ def adjacent(gap: int) -> Calls:
         (lambda: partial(1000, rows=64), []),
         (lambda: adjacent(0), [("partial", "likely")]),
         (lambda: adjacent(16), []),
+        (lambda: page_locked(allocations=1), [("partial", "likely")]),
+        (lambda: page_locked(allocations=2), []),
+        (lambda: page_locked(allocations=1, kind="registered"), [("partial", "likely")]),
+        (lambda: page_locked(allocations=2, kind="registered"), [("partial", "likely")]),
         (stack, [("stack", "seen")]),
         (lambda: stack(blocking=False), [("stack", "seen")]),
         (lambda: static("device_static"), [("static", "seen")]),
@@ -545,7 +572,7 @@ def test_a_block_that_an_allocator_divides_is_told_and_its_parts_are_no_partial_
     for n in range(9):
         calls.copy(pool + 1024 * n, calls.host(512), 512)
     assert of(calls).findings == []
-    assert unseen(calls).pooled == 1
+    assert (unseen(calls).parts, unseen(calls).pooled) == (9, 0)
 
 
 def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
@@ -607,6 +634,9 @@ def test_what_the_trace_cannot_tell_is_said():
         ("(anonymous namespace)::run(float const*)", "run"),
         ("void std::vector<float, std::allocator<float> >::_M_realloc_insert<float>(int (*)(char), float&&)",
          "std::vector::_M_realloc_insert"),
+        ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda#1}::operator()"),
+        ("decltype(auto) g<int>(int)", "g"),
+        ("a::operator bool() const", "a::operator bool"),
         ("Sum::operator()(int) const", "Sum::operator()"),
         ("main", "main"),
         ("a::start()", "a::start"),
@@ -618,6 +648,53 @@ def test_what_the_trace_cannot_tell_is_said():
 )  # fmt: skip
 def test_functions_are_named_without_parameters_and_arguments_of_templates(name: str, short: str):
     assert function_name(name) == short
+
+
+# --------------------------------------------------------------------------------------------------------- frees
+
+
+def freed_while_a_kernel_runs(*, waits: bool, kind: str = "device") -> Calls:
+    """Another block is freed after a launch. Then the CPU prepares the next data for the launched one's buffer."""
+    calls = Calls()
+    block, other, host = calls.block(MIB), calls.block(MIB, kind=kind), calls.host(MIB)
+    calls.copy(block, host, MIB, blocking=False, host="pinned", sample=1)
+    calls.launch(block)
+    calls.free(other, waits=waits)
+    calls.host_use(host, MIB, writes=[(host, host + MIB)])
+    calls.copy(block, host, MIB, blocking=False, host="pinned", sample=2)
+    calls.wait()
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["device", "managed", "pinned"])
+def test_a_free_is_a_wait_if_the_driver_waits_there(kind: str):
+    assert kinds(freed_while_a_kernel_runs(waits=True, kind=kind)) == []
+    assert kinds(freed_while_a_kernel_runs(waits=False, kind=kind)) == [("concurrent", "seen")]
+
+
+def test_a_launch_is_pending_after_the_block_was_freed_and_allocated_anew_in_the_order_of_a_stream():
+    calls = Calls()
+    host = calls.host(MIB)
+    for n in range(2):
+        block = calls.block(MIB)
+        calls.copy(block, host, MIB, blocking=False, host="pinned", sample=n)
+        calls.launch(block)
+        if not n:
+            calls.free(block, waits=False)
+    calls.host_use(host, MIB, writes=[(host, host + MIB)])
+    calls.copy(block, host, MIB, blocking=False, host="pinned", sample=2)
+    assert kinds(calls) == [("concurrent", "seen")]
+
+
+def test_what_runs_on_after_a_free_in_the_order_of_a_stream_is_not_that_of_the_freed_block():
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, blocking=False, host="pinned", sample=1)
+    calls.launch(block)
+    calls.free(block, waits=False)
+    calls.host_use(host, MIB, writes=[(host, host + MIB)])
+    calls.wait()
+    assert kinds(calls) == []
 
 
 # ---------------------------------------------------------------------------------------------------- coverage

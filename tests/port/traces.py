@@ -57,25 +57,31 @@ class Calls:
         address, self._next_host = self._next_host, self._next_host + -(-nbytes // 65536) * 65536 + 65536
         return address
 
-    def block(self, nbytes: int, *, kind: Any = "device", line: int = 0, name: str = "", **more: Any) -> int:
-        """An allocation, or a static variable. Returns its address."""
-        if again := self._freed.get(nbytes):
+    def block(
+        self, nbytes: int, *, at_address: int = 0, kind: Any = "device", line: int = 0, name: str = "", **more: Any
+    ) -> int:
+        """An allocation, or a static variable. Returns its address, which is `at_address` if that is given."""
+        if at_address:
+            address = at_address
+        elif again := self._freed.get(nbytes):
             address = again.pop()
         else:
             address, self._next = self._next, self._next + -(-nbytes // 512) * 512 + 512
-        call = CudaBlock(
-            **self._when(), address=address, bytes=nbytes, begins=True, kind=kind, site=at(line), name=name, **more
-        )
+        more = {"reserved": 0, "site": at(line), **more}
+        call = CudaBlock(**self._when(), address=address, bytes=nbytes, begins=True, kind=kind, name=name, **more)
         self.calls.append(call)
         self._alive[address] = call
         return address
 
-    def free(self, address: int, line: int = 0) -> None:
+    def free(self, address: int, line: int = 0, *, waits: bool = True) -> None:
+        """Frees a block. waits: for the device, as cudaFree does, and what frees in the order of a stream does not."""
         begun = self._alive.pop(address)
         self._freed.setdefault(begun.bytes, []).append(address)
         self.calls.append(
             CudaBlock(**self._when(), address=address, bytes=0, begins=False, kind=begun.kind, site=at(line))
         )
+        if waits:
+            self.wait("free")
 
     def copy(
         self, target: int, source: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any

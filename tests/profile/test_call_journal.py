@@ -223,3 +223,32 @@ def test_a_version_only_adds_to_the_one_before():
         assert new[name][0] == kind
         assert new[name][1].startswith(form)
         assert new[name][2][: len(fields)] == fields
+
+
+def test_a_block_has_the_number_of_the_reserved_range_that_it_is_mapped_into(tmp_path: Path):
+    made = JournalBytes(7)
+    made.add("clocks", stamp=0, time=0)
+    for time, (record, fields) in enumerate(
+        [
+            ("reserved", {"address": 4096, "bytes": 8192}),
+            ("reserved", {"address": 16384, "bytes": 4096}),
+            ("block", {"address": 8192, "bytes": 4096, "begins": 1, "memory": 3}),
+            ("block", {"address": 16384, "bytes": 4096, "begins": 1, "memory": 3}),
+            ("block", {"address": 12288, "bytes": 4096, "begins": 1, "memory": 3}),  # between them
+            ("reserved", {"address": 4096, "bytes": 0}),
+            ("block", {"address": 4096, "bytes": 4096, "begins": 1, "memory": 3}),
+            ("reserved", {"address": 4096, "bytes": 4096}),
+            ("block", {"address": 4096, "bytes": 4096, "begins": 1, "memory": 3}),
+        ]
+    ):
+        made.add(record, time=time, **fields)
+    (calls,) = read_calls(written(tmp_path, made))
+    assert [call.reserved for call in calls.calls if isinstance(call, CudaBlock)] == [1, 2, 0, 0, 3]
+
+
+def test_older_journals_do_not_tell_what_is_reserved(tmp_path: Path):
+    made = JournalBytes(7, version=2)
+    made.add("clocks", stamp=0, time=0)
+    made.add("block", address=4096, bytes=4096, begins=1, memory=3)
+    (calls,) = read_calls(written(tmp_path, made))
+    assert [call.reserved for call in calls.calls if isinstance(call, CudaBlock)] == [None]

@@ -48,6 +48,11 @@ def test_ratios_are_dots_largest_first_with_intervals_and_verdicts(tmp_path: Pat
     assert first["low"] < first["y"] < first["high"]
     assert (2.8 < first["y"] < 3.2, 0.64 < third["y"] < 0.69) == (True, True)  # rates and times alike: 3 times as fast
     assert len(rows(experiments, "dot")) > 100
+    for spec in (experiments, points):
+        low, high = next(layer["encoding"]["x"] for layer in spec["layer"] if "x" in layer["encoding"])["scale"][
+            "domain"
+        ]
+        assert low * high == pytest.approx(1)  # slower is on the left half
     sizes = [max(row["y"], 1 / row["y"]) for row in rows(points)]
     assert sizes == sorted(sizes, reverse=True)
     assert len({row["x"] for row in rows(points)}) == len(sizes) > 5

@@ -4,12 +4,14 @@ import csv
 import html
 import json
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from browser import CHROMIUM
 from tests.calls import call
+from tests.comparison.runs import RESULTS
 from tests.profile.profiles import MiB, gpu, header, mark, write
+from tests.profile.timed import stored, training
 from tests.schemas import assert_valid
 from tests.texts import assert_states
 
@@ -18,8 +20,8 @@ from firsttouch.profile import schema as s
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.report.profile import names_of, render, write_profile
-from firsttouch.report.profile_figure import per_second
-from firsttouch.report.profile_panels import size_ticks, spaced, thinned
+from firsttouch.report.profile_figure import figure_of, per_second
+from firsttouch.report.profile_panels import MOST_KEYS, Band, MemoryFigure, size_ticks, spaced, stacked, thinned
 
 EVIL = "</script><script>alert(1)</script><b>\x00\x1b[31m\u202e'\""
 
@@ -109,6 +111,34 @@ def test_rare_readings_are_dots_with_the_time_at_which_they_were_made(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_memory_by_process_is_drawn_when_it_was_read_and_not_held_until_the_next_reading():
+    profile = read(RESULTS / "h200-profile")
+    figure, _ = figure_of(profile, summarise(profile))
+    all_programs, mine = next(panel for panel in figure.panels if panel.key == "gpu-0").series
+    assert (all_programs.dots, mine.dots) == (False, True)
+    rows: list[dict] = []
+    stacked(figure, rows)
+    drawn = [row["y"] for row in rows if row["part"] == "line" and row["stroke"] == mine.colour]
+    assert drawn == [14 * MiB, 578 * MiB, 0]
+    assert max(drawn) < all_programs.peak[1]
+
+
+@pytest.mark.parametrize("width", [240, 620, 2000])
+@pytest.mark.parametrize("lengths", [[1, 1, 1], [100, 1, 2], [3, 900, 3, 3], [1] * 40])
+def test_each_phase_has_its_whole_name_in_its_band_or_below_the_bands(lengths, width):
+    ends = list(accumulate(lengths))
+    names = [f"phase with a long name {i}" for i in range(len(lengths))]
+    bands = [Band(name, end - n, end, 0, "#000", name) for name, n, end in zip(names, lengths, ends, strict=True)]
+    rows: list[dict] = []
+    stacked(MemoryFigure([], ends[-1], bands, width=width), rows)
+    written = [row["text"] for row in rows if row["text"]]
+    assert set(written) <= set(names)
+    assert len(set(written)) == len(written) >= min(len(names), MOST_KEYS)
+    keys = [row for row in rows if row["part"] == "key"]
+    assert all(0 <= key["x"] < ends[-1] for key in keys)
+    assert len({(key["x"], key["middle"]) for key in keys}) == len(keys)
+
+
 def test_found_phases_are_called_that(tmp_path):
     text = words(page_of(tmp_path))
     assert "target named no phases" in text
@@ -153,6 +183,25 @@ def test_names_of_the_target_are_text(tmp_path):
     assert "alert(1)" in page
     assert "<b>\N{REPLACEMENT CHARACTER}" not in page
     assert not re.search("[\x00\x1b\u202e]", page)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_lines_cost_comes_first_and_what_unified_memory_would_do_later(tmp_path):
+    page = render({"p": read(stored(tmp_path / "p", training(), *MARKS))})
+    tables = re.findall('<section id="([^"]+)"', page)
+    assert tables[:3] == ["memory", "lines", "all-lines"]
+    assert "hazards" in tables[3:]
+    costs = page.partition('<section id="lines"')[2].partition("</section>")[0]
+    assert re.findall(r"train\.py:\d+(?: and :\d+)?", costs) == ["train.py:14", "train.py:11", "train.py:16 and :17"]
+    assert sentences(page)[0].count("train.py:14") <= 1
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_program_whose_lines_cost_nothing_has_its_copies_only(tmp_path):
+    program = training(0)
+    page = render({"p": read(stored(tmp_path / "p", program))})
+    assert 'id="lines"' not in page
+    assert "train.py:5" in page
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")

@@ -24,6 +24,7 @@ struct Block {
     std::uint64_t bytes = 0;
     Memory memory = Memory::unknown;
     bool is_registered = false;  // it was the program's before
+    bool is_ordered = false;     // it was allocated in the order of a stream
 
     bool is_of_host() const { return memory == Memory::pinned; }
     bool is_managed() const { return memory == Memory::managed || memory == Memory::managed_static; }

@@ -10,7 +10,7 @@ namespace firsttouch::inject {
 namespace {
 
 enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, launched_by_graph = 8 };
-enum Waiting : std::uint8_t { for_stream = 0, for_event = 1 };
+enum Waiting : std::uint8_t { for_stream = 0, for_event = 1, for_free = 4 };
 constexpr int most_nested_graphs = 8;
 constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16;
 
@@ -36,6 +36,9 @@ class Within {
     const bool is_first_;
 };
 thread_local bool Within::is_within_ = false;
+
+// Whether the driver waits for the device before it frees what this thread's call is about to free.
+thread_local bool waits_to_free = false;
 
 int result_of(const cupti::CallData& data) {
     return data.result == nullptr ? 0 : *static_cast<const int*>(data.result);
@@ -101,9 +104,26 @@ GraphUse Calls::use_of_graphs(std::uint32_t id) const {
     }
 }
 
+namespace {
+
+// The call that this thread is in.
+struct Entered {
+    std::uint32_t correlation = 0;
+    std::uint64_t time = 0;
+};
+thread_local Entered entered;
+
+}  // namespace
+
+std::uint64_t Calls::began(const Call& call) noexcept {
+    return entered.correlation == call.correlation ? entered.time : 0;
+}
+
 void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
     const Within within;
-    if (data.parameters == nullptr || !within.is_first() || !home_.is_here()) return;
+    if (!within.is_first() || !home_.is_here()) return;
+    entered = {data.correlation, monotonic_ns()};
+    if (data.parameters == nullptr) return;
     try {
         switch (id) {
 #define CALL(number, function, parameters_type)                                                                        \
@@ -177,15 +197,15 @@ void Calls::write_place(std::uint32_t correlation) {
 }
 
 // Before the driver frees it, since another thread may be given the same address right after.
-void Calls::end_block(std::uint64_t address, const Call& call) {
+std::optional<Block> Calls::end_block(std::uint64_t address, const Call& call) {
     if (watch_ != nullptr) watch_->frees(monotonic_ns());
     Block block;
     {
         const std::scoped_lock lock(mutex_);
         const Block* const known = blocks_.find(address);
-        if (known == nullptr) return;
+        if (known == nullptr) return std::nullopt;
         block = *known;
-        if (!blocks_.remove(address)) return;
+        if (!blocks_.remove(address)) return std::nullopt;
     }
     write_place(call.correlation);
     const BlockRecord record{.time = monotonic_ns(),
@@ -198,6 +218,17 @@ void Calls::end_block(std::uint64_t address, const Call& call) {
                              .registered = static_cast<std::uint8_t>(block.is_registered ? 1 : 0),
                              .unused = {}};
     journal_.append(Kind::block, {Journal::bytes_of(record)});
+    return block;
+}
+
+// The driver waits for what may still use the memory, but not if it was allocated in the order of a stream, of which
+// cuda.h says so.
+void Calls::free_block(std::uint64_t address, const Call& call) {
+    const std::optional<Block> ended = end_block(address, call);
+    waits_to_free = ended && !ended->is_ordered;
+}
+void Calls::freed(const Call& call) {
+    if (std::exchange(waits_to_free, false) && has_work_) waited(for_free, call);
 }
 
 // All mappings of the range, which a program may have made one by one.
@@ -210,7 +241,7 @@ void Calls::before(const cupti::UnmappedMemory& range, const Call& call) {
     for (const std::uint64_t address : mapped) end_block(address, call);
 }
 
-void Calls::before(const cupti::ReleasedHost& at, const Call& call) { end_block(address_of(at.address), call); }
+void Calls::before(const cupti::ReleasedHost& at, const Call& call) { free_block(address_of(at.address), call); }
 void Calls::before(const cupti::ArrayAt& at, const Call& call) { end_block(address_of(at.array), call); }
 
 void Calls::after(const cupti::NewMemory& made, const Call& call) {
@@ -223,10 +254,10 @@ void Calls::after(const cupti::NewManaged& made, const Call& call) {
     begin_block(*made.address, {made.bytes, Memory::managed}, call);
 }
 void Calls::after(const cupti::NewMemoryOn& made, const Call& call) {
-    begin_block(*made.address, {made.bytes, Memory::device}, call);
+    begin_block(*made.address, {made.bytes, Memory::device, false, true}, call);
 }
 void Calls::after(const cupti::NewFromPoolOn& made, const Call& call) {
-    begin_block(*made.address, {made.bytes, Memory::device}, call);
+    begin_block(*made.address, {made.bytes, Memory::device, false, true}, call);
 }
 void Calls::after(const cupti::NewHost& made, const Call& call) {
     begin_block(address_of(*made.address), {made.bytes, Memory::pinned}, call);
@@ -240,6 +271,12 @@ void Calls::after(const cupti::RegisteredHost& made, const Call& call) {
 void Calls::after(const cupti::MappedMemory& made, const Call& call) {
     begin_block(made.address, {made.bytes, Memory::device}, call);
 }
+void Calls::write_reserved(std::uint64_t address, std::uint64_t bytes) {
+    const ReservedRecord record{.time = monotonic_ns(), .address = address, .bytes = bytes};
+    journal_.append(Kind::reserved, {Journal::bytes_of(record)});
+}
+void Calls::after(const cupti::NewReserved& made, const Call&) { write_reserved(*made.address, made.bytes); }
+void Calls::before(const cupti::ReleasedReserved& at, const Call&) { write_reserved(at.address, 0); }
 void Calls::after(const cupti::Variable& made, const Call& call) {
     if (made.address == nullptr || made.bytes == nullptr) return;
     const bool is_managed = call.function.starts_with("cuLibraryGetManaged");
@@ -450,7 +487,8 @@ void Calls::waited(std::uint8_t what, const Call& call) {
                             .correlation = call.correlation,
                             .site = place.number,
                             .what = what,
-                            .unused = {}};
+                            .unused = {},
+                            .began = began(call)};
     if (watch_ != nullptr) watch_->waited(record.time);  // before, so that its records come before the wait
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }

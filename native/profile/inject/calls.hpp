@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -73,12 +74,13 @@ class Calls {
     // What to do before a call, after one that succeeded, and after one that did not.
     void before(const auto&, const Call&) {}
     void before(const Copying auto& parameters, const Call& call) { before_copies(asked(parameters), call); }
-    void before(const cupti::MemoryAt& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::MemoryAt& at, const Call& call) { free_block(at.address, call); }
     void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::UnmappedMemory& at, const Call& call);
     void before(const cupti::Stream& stream, const Call& call);
     void before(const cupti::ReleasedHost& at, const Call& call);
     void before(const cupti::ArrayAt& at, const Call& call);
+    void before(const cupti::ReleasedReserved& at, const Call& call);
 
     void after(const auto&, const Call&) {}
     void after(const cupti::NewMemory& made, const Call& call);
@@ -90,6 +92,9 @@ class Calls {
     void after(const cupti::NewHostOfKind& made, const Call& call);
     void after(const cupti::RegisteredHost& made, const Call& call);
     void after(const cupti::MappedMemory& made, const Call& call);
+    void after(const cupti::NewReserved& made, const Call& call);
+    void after(const cupti::MemoryAt&, const Call& call) { freed(call); }
+    void after(const cupti::ReleasedHost&, const Call& call) { freed(call); }
     void after(const cupti::Variable& made, const Call& call);
     void after(const cupti::NewArray& made, const Call& call);
     void after(const cupti::NewArray3D& made, const Call& call);
@@ -122,7 +127,11 @@ class Calls {
     void after_failure(const cupti::Stream& stream, int result, const Call& call);
 
     void begin_block(std::uint64_t address, const Block& block, const Call& call, std::string_view name = {});
-    void end_block(std::uint64_t address, const Call& call);
+    // Returns what has ended, if anything.
+    std::optional<Block> end_block(std::uint64_t address, const Call& call);
+    void free_block(std::uint64_t address, const Call& call);
+    void freed(const Call& call);
+    void write_reserved(std::uint64_t address, std::uint64_t bytes);
 
     void find_direction(Transfer& transfer);
     HostPlace host_place(std::uint64_t address);
@@ -147,6 +156,8 @@ class Calls {
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
     void waited(std::uint8_t what, const Call& call);
+    // When the call began that this thread returns from; 0 if that is not known.
+    static std::uint64_t began(const Call& call) noexcept;
 
     void begin_capture(cupti::Handle stream, const Call& call);
     void end_capture(cupti::Handle stream, const Call& call);

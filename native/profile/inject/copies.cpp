@@ -183,7 +183,8 @@ void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
                       .device = -1,
                       .stream = stream,
                       .what = copy,
-                      .flags = flags};
+                      .flags = flags,
+                      .began = began(call)};
     const bool runs_later = (flags & (captured | moved_by_graph)) != 0;
     bool is_sampled = false, waits = false;
     HostPlace host = HostPlace::other;

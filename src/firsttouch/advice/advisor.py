@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow, Turn
+from firsttouch.advice.least import OnlyLeast
 from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, fastest_of, often_of, turns_of, verdict_of, with_same
 from firsttouch.advice.wording import with_buffers
@@ -321,11 +322,11 @@ def ranked(
     measure: str = "",
     others: Sequence[Program] = (),
     iterations: int | None = None,
-    withheld: Callable[[str, Sequence[Term]], str] = lambda strategy, terms: "",
+    withheld: Callable[[str, Sequence[Term]], OnlyLeast | None] = lambda strategy, terms: None,
 ) -> Advice:
     """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy. others:
     the same program with other numbers of rounds of loops that data end. iterations: how often the program does its
-    work; measured runs are of one time. withheld: why the estimate of a strategy is only its least time, or ''.
+    work; measured runs are of one time. withheld: why the estimate of a strategy is only its least time.
     """
     device = prices.device
     if iterations is not None:
@@ -372,14 +373,16 @@ def ranked(
 
 
 def _split_withheld(
-    terms: dict[str, list[Term]], absent: list[Absent], withheld: Callable[[str, Sequence[Term]], str]
+    terms: dict[str, list[Term]], absent: list[Absent], withheld: Callable[[str, Sequence[Term]], OnlyLeast | None]
 ) -> tuple[dict[str, list[Term]], list[Absent]]:
     """The strategies that have a time, and those that have none or the least one only."""
     reasons = {name: reason for name, rows in terms.items() if (reason := withheld(name, rows))}
     in_full = {name: rows for name, rows in terms.items() if name not in reasons}
     fastest = min((_sum(rows)[0] for rows in in_full.values()), default=math.inf)
-    least = {name: _sum(terms[name])[0] for name in reasons}
-    return in_full, [*absent, *(Absent(n, why, "", least[n] < fastest, least[n]) for n, why in reasons.items())]
+    for name, (why, longer) in reasons.items():
+        least = _sum(terms[name])[0]
+        absent = [*absent, Absent(name, why, "", least < fastest, least, None if longer is None else least + longer)]
+    return in_full, absent
 
 
 def _no_time_message(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
@@ -394,8 +397,10 @@ def _put_on_scale(absent: Absent, common: float, fastest: float) -> Absent:
     """A strategy without a time, on the scale of the rows."""
     if absent.least_ms is None:
         return absent
-    least = absent.least_ms + common
-    return replace(absent, least_ms=least, perhaps_faster=least < fastest)
+    least, most = absent.least_ms + common, absent.most_ms
+    return replace(
+        absent, least_ms=least, most_ms=None if most is None else most + common, perhaps_faster=least < fastest
+    )
 
 
 def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:

@@ -44,7 +44,7 @@ class Absent:
     """A strategy without a time.
 
     run: the command that measures what is missing, or ''. perhaps_faster: whether it may be faster than all that have a
-    time. least_ms: its least time, on the scale of the others, if something is known about it.
+    time. least_ms, most_ms: its least and its longest time, on the scale of the others; None if that is not known.
     """
 
     strategy: str
@@ -52,6 +52,7 @@ class Absent:
     run: str = ""
     perhaps_faster: bool = False
     least_ms: float | None = None
+    most_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,17 @@ class OftenAdvice:
 class Turn:
     """Something that would turn the advice, or of which it is not known whether it would.
 
-    kind: "no time": `others` have no time and may be faster; "ranges": their estimates are longer, but not told apart;
-    "small blocks": turns over small blocks, whose price is not known, may make the first of `others` faster; "rounds":
+    kind: "no time": `others` have no time and may be faster; "bounds": only the least and the longest time of
+    `others` are known, and they may be faster; "ranges": their estimates are longer, but not told apart; "small
+    blocks": turns over small blocks, whose price is not known, may make the first of `others` faster; "rounds":
     with another number of rounds of loops that data end, the first of `others` is faster; "estimates": `others` are
-    only estimated, and not told apart from what was measured. strategy: the advised one. ms, other_ms: what it and the
-    first of `others` add then. count: of turns or rounds; assumed: the rounds of the advice. run: the command that
-    measures what is not known, or ''; elsewhere: on a machine like the predicted one.
+    only estimated, and not told apart from what was measured. strategy: the advised one. ms, other_ms: what it and
+    the first of `others` add then; for bounds, the least and the longest time of that one. count: of turns or
+    rounds; assumed: the rounds of the advice. run: the command that measures what is not known, or ''; elsewhere:
+    on a machine like the predicted one.
     """
 
-    kind: Literal["no time", "ranges", "small blocks", "rounds", "estimates"]
+    kind: Literal["no time", "bounds", "ranges", "small blocks", "rounds", "estimates"]
     strategy: str
     others: tuple[str, ...]
     ms: float | None = None
@@ -159,8 +162,8 @@ class CopyCheck:
 class Edit:
     """A change of the source that the recommended strategy needs.
 
-    what: allocate, drop, omit, prefetch, advise, lock or keep. lines: of the calls that change, as 'file:line'
-    each, in order; text: in words. count: of the calls, bytes: of their blocks or copies.
+    what: allocate, drop, omit, wait, free, prefetch, advise, lock or keep. lines: of the calls that change, each as
+    'file:line', in order; text: in words. count: of the calls, bytes: of their blocks or copies.
     """
 
     what: str

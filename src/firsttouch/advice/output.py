@@ -65,7 +65,7 @@ def output(advice: Advice) -> AdviceOutput:
         scale=advice.scale,
         strategies=advice.strategies,
         unavailable=advice.unavailable,
-        fastest_known=not any(turn.kind in ("no time", "small blocks", "rounds") for turn in advice.turns),
+        fastest_known=not any(turn.kind in ("no time", "bounds", "small blocks", "rounds") for turn in advice.turns),
         verdict=advice.verdict,
         sentences=list(map(str, statements)),
         often=advice.often,

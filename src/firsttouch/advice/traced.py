@@ -7,7 +7,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
 
 from firsttouch.advice.advisor import ranked
 from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, StrategyRow, TracedAdvice
@@ -27,6 +26,7 @@ from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.prices import Direction, Prices
 from firsttouch.model.ranges import OF_TRACES
 from firsttouch.model.terms import Term
+from firsttouch.profile.program_names import program_name
 from firsttouch.program.layout import used_blocks
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES
@@ -98,7 +98,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
 
 def name_of_command(found: PortFindings) -> str:
     """The name of a program, without its folder."""
-    return (PurePath(found.command[0]).name if found.command else "") or "the program"
+    return program_name(found.command) or "the program"
 
 
 def _as_it_is(run: TracedRun, program: Program, prices: Prices) -> tuple[list[Term] | None, str]:

@@ -157,7 +157,11 @@ def turns_of(
 ) -> list[Turn]:
     """What would turn the advice. measure: the command that measures the program, or ''; elsewhere: not here."""
     best, turns = fastest_of(rows), list[Turn]()
-    if unknown := [a for a in absent if a.perhaps_faster]:
+    perhaps = [a for a in absent if a.perhaps_faster]
+    if bounded := [a for a in perhaps if a.most_ms is not None]:
+        first, names = bounded[0], tuple(a.strategy for a in bounded)
+        turns.append(Turn("bounds", best.strategy, names, first.least_ms, first.most_ms, elsewhere=elsewhere))
+    if unknown := [a for a in perhaps if a.most_ms is None]:
         commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
         names = tuple(a.strategy for a in unknown)
         turns.append(Turn("no time", best.strategy, names, run=commands[0] if commands else "", elsewhere=elsewhere))

@@ -186,6 +186,13 @@ def _no_time(turn: Turn) -> str:
     return f"the {kind} {join_names(turn.others)} {have} no estimate and may be faster"
 
 
+def _bounds(turn: Turn) -> str:
+    return (
+        f"{turn.others[0]} adds {_ms(turn.ms)} if kernels use each byte once across the link, and at most "
+        f"{_ms(turn.other_ms)} if as often as their times allow; the trace does not tell"
+    )
+
+
 def _ranges(turn: Turn) -> str:
     return (
         f"{in_few_words(turn.others)} may be as fast as {turn.strategy}, since their estimates differ by less than the "
@@ -214,6 +221,7 @@ def _estimates(turn: Turn) -> str:
 
 _TURNS: Mapping[str, Callable[[Turn], str]] = {
     "no time": _no_time,
+    "bounds": _bounds,
     "ranges": _ranges,
     "small blocks": _small_blocks,
     "rounds": _rounds,

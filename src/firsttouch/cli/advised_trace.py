@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from firsttouch.advice.answer import Absent
+from firsttouch.advice.least import BOUNDED
 from firsttouch.advice.traced_wording import (
     check_text,
     edit_texts,
@@ -86,16 +88,26 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     assert traced is not None
     distinct = [row for row in advice.strategies if not row.same_as]
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *distinct]
-    names = max(len(shown_name(row.strategy)) for row in rows)
+    bounded = [absent for absent in advice.unavailable if absent.most_ms is not None]
+    names = max(len(shown_name(row.strategy)) for row in (*rows, *bounded))
     yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      largest parts", width)
-    for row in rows:
-        word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
-        text = f"{shown_name(row.strategy):<{names}}  {_times(row)}  {word:<7}  "
-        yield _cut_to_width(text + _first_with_room(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
+    first = 1 + (traced.as_it_is is not None)  # the program as it is, and the advised strategy
+    for row in [*rows[:first], *sorted([*rows[first:], *bounded], key=_least_time)]:
+        if isinstance(row, Absent):
+            times, word, parts = (None, row.least_ms, row.most_ms), "unseen", [BOUNDED]
+        else:
+            word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
+            times, parts = (row.ms, row.low, row.high), part_texts(row)
+        text = f"{shown_name(row.strategy):<{names}}  {_times(*times)}  {word:<7}  "
+        yield _cut_to_width(text + _first_with_room(parts, width - len(text)), max(width, len(text))).rstrip()
 
 
-def _times(row: StrategyRow) -> str:
-    return "  ".join(f"{quantity(value, 'ms'):>7}" for value in (row.ms, row.low, row.high))
+def _least_time(row: StrategyRow | Absent) -> float:
+    return (row.least_ms or 0.0) if isinstance(row, Absent) else row.ms
+
+
+def _times(*times: float | None) -> str:
+    return "  ".join(f"{'' if ms is None else quantity(ms, 'ms'):>7}" for ms in times)
 
 
 def _cut_to_width(text: str, width: int) -> str:
@@ -137,7 +149,7 @@ def _absent_lines(advice: Advice) -> list[str]:
     """The strategies without a time: those of which the least is known, by reason, and the rest."""
     least: dict[str, list[str]] = {}
     for absent in advice.unavailable:
-        if absent.least_ms is not None:
+        if absent.least_ms is not None and absent.most_ms is None:
             at_least = f"{absent.strategy} (at least {quantity(absent.least_ms, 'ms')})"
             least.setdefault(absent.reason, []).append(at_least)
     rest = [absent.strategy for absent in advice.unavailable if absent.least_ms is None]

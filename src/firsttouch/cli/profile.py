@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,14 @@ _TIME = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)", re.ASCII)
 _LONGEST = 366 * 86400.0
 
 
+def _is_stored(word: str) -> bool:
+    """Whether a word names the directory of a profile, or of those of ranks; a command of the same name comes first."""
+    from firsttouch.profile.reading import is_profile, profiles_in
+
+    path = Path(word)
+    return path.is_dir() and shutil.which(word) is None and any(map(is_profile, profiles_in([path])))
+
+
 class ProfileCommand(TyperCommand):
     """Lets --faults stand without a value: the next word is never taken for one."""
 
@@ -43,6 +52,8 @@ class ProfileCommand(TyperCommand):
             if args[place] == "--faults":
                 args[place] = f"--faults={self.faults_every}"
             place += 2 if args[place] in valued else 1
+        if args[place + 1 :] == ["--json"] and _is_stored(args[place]):
+            args = [*args[:place], "--json", args[place]]
         return super().parse_args(ctx, args)
 
 
@@ -83,7 +94,10 @@ def every(text: str) -> int:
 )
 def command(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="The program to start and profile.")
+        list[str] | None,
+        typer.Argument(
+            metavar="DIR | -- COMMAND [ARG]...", help="The program to start and profile, or a profile to show."
+        ),
     ] = None,
     attach: Annotated[
         int | None,
@@ -163,6 +177,8 @@ def command(
     Exit status: that of the program; 128 + n if signal n ended it; 2 the call was wrong; 126, 127 the
     program can't be executed.
 
+    With DIR, the summary of that profile is shown again, and nothing is run.
+
     Example: firsttouch profile --out first -- ./app arg
     """
     if sources:
@@ -172,6 +188,13 @@ def command(
         return
     asked = (("--exact", exact), ("--host", host), ("--check-copies", check_copies), ("--trace", trace))
     loads = next((name for name, is_given in asked if is_given), "")
+    if words and not words[1:] and _is_stored(words[0]):
+        given = {"--pid": attach, "--duration": lasting, "--follow": follow, "--interval": tick, "--out": out,
+                 "--faults": faults, loads: loads, "--no-inject": no_inject}  # fmt: skip
+        if unused_options := [name for name, value in given.items() if value]:
+            raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(unused_options)}")
+        _show_stored(Path(words[0]), as_json)
+        return
     _check_options(words or [], attach, lasting, loads, no_inject=no_inject)
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
@@ -192,6 +215,24 @@ def command(
         to_stderr=as_json,
     )
     raise typer.Exit(carry_out(call, _show, as_json, "profile"))
+
+
+def _show_stored(directory: Path, as_json: bool) -> None:
+    """Shows a profile that was made before; of ranks, one for each."""
+    from firsttouch.advice.link import link_speed
+    from firsttouch.cli.profiled import lines
+    from firsttouch.profile.reading import profiles_in, read
+    from firsttouch.profile.summarise import summarise
+
+    directories = profiles_in([directory])
+    if as_json and len(directories) > 1:
+        raise UsageError(f"--json shows one profile; name that of one rank, such as {directories[0]}")
+    for profile in map(read, directories):
+        summary = summarise(profile, link_speed(profile))
+        if as_json:
+            print_json(summary)
+        else:
+            print_stdout("\n".join(lines(summary)))
 
 
 def _command_of(pid: int) -> str:
@@ -307,12 +348,13 @@ def write_views(directory: Path, failure: str) -> tuple[ProfileSummary, list[str
     """
     # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from firsttouch.advice.link import link_speed
     from firsttouch.engine.reporting import write_report
     from firsttouch.profile.views import SUMMARY, TRACE, write
 
     if failure:
         print_error(f"the profile is not complete: {failure}")
-    summary, unwritten = write(directory)
+    summary, unwritten = write(directory, link_speed)
     problem = unwritten or write_report(directory)
     files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
     return summary, [*files, f"firsttouch: {problem}" if problem else str(directory / "report.html")]

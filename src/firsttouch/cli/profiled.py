@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation, OfProcess
 from firsttouch.records.text import percent
+from firsttouch.report.line_words import line_texts
 from firsttouch.report.profile_tables import named_touch, touched
 
 MOST_LINES = 25
@@ -33,7 +35,9 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     if summary.rank not in ("", "0"):
         return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
     sections = {
-        "memory": _wrapped([of_rank(summary), *_memory(summary)]),
+        "heading": _wrapped([of_rank(summary)]),
+        "lines": _wrapped(_lines(summary)),
+        "memory": _wrapped(_memory(summary)),
         "phases": _wrapped(_phases(summary)),
         "processes": _wrapped(_processes(summary)),
         "faults": _wrapped(_faults(summary)),
@@ -45,7 +49,7 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
 
 
 _CUTS = (
-    *(("pages", 0), ("faults", 2), ("phases", 3), ("processes", 2), ("trace", 3), ("memory", 3)),
+    *(("pages", 0), ("faults", 2), ("phases", 3), ("processes", 2), ("trace", 3), ("memory", 2), ("lines", 9)),
     *(("faults", 0), ("phases", 0), ("processes", 0), ("memory", 1), ("trace", 1)),
 )
 """The sections in the order in which they are cut, and how many lines of each then remain."""
@@ -129,10 +133,16 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
         if gpu.before is not None:
             text += f" over {format_size(gpu.before, 3)} before"
         if gpu.own is not None:
-            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}"
+            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}, read at {format_seconds(gpu.own.t)}"
         yield _row(gpu.name, f"{text} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
+
+
+def _lines(summary: ProfileSummary) -> Iterator[str]:
+    """What the program's lines cost."""
+    for number, text in enumerate(line_texts(summary.by_line)):
+        yield _row("" if number else "lines", text)
 
 
 def _within(phase: str) -> str:
@@ -217,7 +227,7 @@ def _processes(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _command(row: ProcessRow) -> str:
-    return " ".join(row.command) or row.name
+    return " ".join(program_command(row.command)) or row.name
 
 
 def _brief(brief: BriefRow) -> str:

@@ -113,6 +113,7 @@ def command(
 
 def _written(named: Sequence[Path], form: str, output: Path | None, modules: Sequence[str]) -> Report:
     """Writes the report. Raises NotDrawn if the process that draws failed."""
+    from firsttouch.advice.link import link_speed
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
     from firsttouch.profile.summarise import summarise
@@ -130,7 +131,8 @@ def _written(named: Sequence[Path], form: str, output: Path | None, modules: Seq
     if form != "html":
         return Report(paths, directories)
     if is_profile(directories[0]):
-        summaries = [summarise(read(directory)) for directory in directories]
+        profiles = map(read, directories)
+        summaries = [summarise(profile, link_speed(profile)) for profile in profiles]
         return Report(paths, directories, profiles=summaries)
     results = [conclusions(load_results(directory)) for directory in directories]
     return Report(paths, directories, results)

@@ -109,7 +109,8 @@ class Difference:
 
 class ExperimentDifference(msgspec.Struct, frozen=True, tag_field="kind", tag="experiment"):
     """An experiment on one device as a whole, on one side, against the base. counts: points by verdict. ratio: the
-    median ratio of its points. worse: by the metric's direction; null where it does not differ clearly.
+    median over its points of the value over the base's: above 1 is slower for times, faster for rates. worse: by the
+    metric's direction; null where it does not differ clearly.
     """
 
     experiment: str

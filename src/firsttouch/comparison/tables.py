@@ -29,7 +29,7 @@ def table_of_experiments(
 ) -> ComparisonTable:
     """noun: 'phase' of the phases of applications."""
     short, several = short_names(comparison), comparison.has_several_sides
-    heads = ["side", noun, "device", "points", "that differ", "median ratio", "interval", "as a whole"]
+    heads = ["side", noun, "device", "points", "that differ", "median", "interval", "as a whole"]
     rows = [[short[group.side], *group_cells(group)] for group in groups[:most]]
     left_out = {*(() if several else ("side",)), *(("device",) if comparison.of_devices else ())}  # a side is a device
     kept = [i for i, head in enumerate(heads) if head not in left_out]
@@ -57,7 +57,7 @@ def table_of_places(comparison: ResultsComparison, most: int) -> ComparisonTable
     """The devices and pairs that differ."""
     short, places = short_names(comparison), comparison.places
     several = comparison.has_several_sides and not comparison.of_devices
-    heads = [*(["side"] if several else []), "where", "points", "that differ", "median ratio", "in"]
+    heads = [*(["side"] if several else []), "where", "points", "that differ", "median", "in"]
     rows = [[*([short[place.side]] if several else []), *place_cells(place_row(place))] for place in places[:most]]
     return ComparisonTable("", heads, rows, "place", max(0, len(places) - most))
 
@@ -79,4 +79,4 @@ def table_of_place(
 
 
 def _heads(base: str, side: str) -> list[str]:
-    return ["point", base, side, "ratio", "interval", "difference"]
+    return ["point", base, side, "change", "interval", "difference"]

@@ -49,13 +49,12 @@ from firsttouch.comparison.differences import (
 from firsttouch.comparison.missing import MissingDevices
 from firsttouch.comparison.places import ROLES, ComparedPlace, PlaceDifference, has_several, place_of
 from firsttouch.comparison.runs import factors_of
+from firsttouch.comparison.speeds import NONE, speed_cells, speed_text
 from firsttouch.comparison.table import Column, FailedPoint, Side, what_differs
 from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.schema import Scalar
 from firsttouch.records.text import (
-    RATIO,
     caption,
-    compact,
     count,
     first_few,
     join_names,
@@ -77,7 +76,6 @@ _MOST_LOST = 2.0
 _WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high"}
 """What follows 'times'."""
 _SUFFIXES = ("-", ".", "-run", "-again")
-NONE = "–"  # noqa: RUF001
 
 Names = Mapping[str, str]
 """A short name of each side and of the base."""
@@ -163,9 +161,9 @@ def _predicted(answer: ComparisonAnswer, short: Names) -> str:
     if answer.half_within is None or answer.most_within is None:
         return f"{_subject(answer, short)}: no values in common."
     rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
-    texts = [f"{title_of(row)} {ratio_text(row.ratio)}" for row in rows]
+    texts = [f"{title_of(row)} {speed_cells(row)[0]}" for row in rows]
     return (
-        f"{_subject(answer, short)}: {answer.kind}, by the median ratio of each experiment: "
+        f"{_subject(answer, short)}: {answer.kind}, by the median of each experiment: "
         f"{first_few(texts, _MOST_EXPERIMENTS, '; ')}. Of {count(answer.points, 'point')}, half differ by at most "
         f"{percent(answer.half_within)}, and 90 % by at most {percent(answer.most_within)}."
     )
@@ -203,7 +201,7 @@ def _far(answer: ComparisonAnswer, short: Names) -> str:
 
 def _phases(answer: ComparisonAnswer, short: Names) -> str:
     rows = [row for row in answer.rows if isinstance(row, ExperimentDifference)]
-    texts = [f"{row.experiment} {times_as(1 / row.ratio, 'fast', 'slow', ratio_text)}" for row in rows if row.ratio]
+    texts = [f"{row.experiment} {speed_cells(row)[0]}" for row in rows if row.ratio]
     return f"Phases of applications, {_subject(answer, short)}: {first_few(texts, _MOST_EXPERIMENTS)}."
 
 
@@ -231,7 +229,7 @@ def clause(row: AnswerRow, *, of_devices: bool = False) -> str:
     if isinstance(row, More):
         return f"{row.number} more {row.subject}s differ"
     if isinstance(row, ExperimentDifference):
-        return f"{row.verdict} in {title_of(row, of_devices=of_devices)}, {ratio_text(row.ratio)}"
+        return f"{speed_cells(row)[0]} in {title_of(row, of_devices=of_devices)}"
     if row.verdict == ALIKE:
         return f"{row.subject} equal within {math.ceil(100 * (row.within or 0.0) - 1e-9)} %"
     if row.verdict == MIXED:
@@ -354,7 +352,7 @@ def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
 
 
 def group_cells(group: ExperimentDifference) -> list[str]:
-    """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
+    """The row of an experiment: points, those that differ by word, and the median with its interval."""
     words = {**{word: word for word in ORDER}, CANNOT_TELL: "undecided"}
     differing = ", ".join(f"{group.counts[word]} {text}" for word, text in words.items() if group.counts.get(word))
     return [
@@ -362,17 +360,16 @@ def group_cells(group: ExperimentDifference) -> list[str]:
         group.device,
         str(group.points),
         differing or NONE,
-        ratio_text(group.ratio),
-        interval_text(group.low, group.high),
+        *speed_cells(group),
         "" if group.verdict == SAME else group.verdict,
     ]
 
 
 def group_line(group: ExperimentDifference) -> str:
     """The cells of an experiment, without its name, in words."""
-    _, _, points, differing, ratio, interval, verdict = group_cells(group)
-    whole = f"median ratio {ratio}" + (f" ({interval})" if interval else "") + (f", {verdict}" if verdict else "")
-    return f"{differing} of {points} points, {whole}"
+    _, _, points, differing, *_, verdict = group_cells(group)
+    median = f", {speed_text(group)} in the median" if group.ratio else ""
+    return f"{differing} of {points} points{median}" + (f", {verdict}" if verdict else "")
 
 
 def point_cells(difference: Difference, conditions: str) -> list[str]:
@@ -381,8 +378,7 @@ def point_cells(difference: Difference, conditions: str) -> list[str]:
         conditions,
         value_text(difference.base, unit),
         value_text(difference.value, unit),
-        ratio_text(difference.ratio),
-        interval_text(difference.low, difference.high),
+        *speed_cells(difference),
         difference.verdict,
     ]
 
@@ -390,22 +386,12 @@ def point_cells(difference: Difference, conditions: str) -> list[str]:
 def place_cells(row: PlaceRow) -> list[str]:
     """The row of a place: its points that differ, by experiment."""
     differing = "as a whole" if row.as_a_whole else str(row.points)
-    ratio = ratio_text(row.ratio) if row.ratio else ""
-    return [row.name, str(row.of_points), f"{differing} {row.verdict}", ratio, ", ".join(row.experiments)]
+    speed = speed_cells(row)[0] if row.ratio else ""
+    return [row.name, str(row.of_points), f"{differing} {row.verdict}", speed, ", ".join(row.experiments)]
 
 
 def value_text(value: SideValue, unit: str) -> str:
     return quantity(value.value, unit)
-
-
-def ratio_text(ratio: float | None) -> str:
-    if ratio is None:
-        return NONE
-    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else compact(ratio, RATIO)
-
-
-def interval_text(low: float | None, high: float | None) -> str:
-    return f"{ratio_text(low)} to {ratio_text(high)}" if low is not None and high is not None else ""
 
 
 # ------------------------------------------------------------------------------- conditions, notes and regressions
@@ -586,9 +572,7 @@ def regression_text(regression: Regression, comparison: ResultsComparison, condi
     else:
         experiment, device = regression.column.group
         subject = f"{experiment} on {device} ({conditions[regression.column]})"
-    interval = interval_text(regression.low, regression.high)
-    ratio = f"{ratio_text(regression.ratio)} ({interval})" if interval else ratio_text(regression.ratio)
-    return f"{subject}{f', {side}' if side else ''}: {regression.verdict}, {ratio}"
+    return f"{subject}{f', {side}' if side else ''}: {speed_text(regression)}"
 
 
 def what_to_type(comparison: ResultsComparison) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads the calls of traced programs from journals of version 2, in program order.
+"""Reads the calls of traced programs from journals of version 2 and later, in program order.
 
 What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. The
 kernels of a graph have the correlation of its launch; each gets a number of its own here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -36,6 +36,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
     WaitKind,
 )
+from firsttouch.profile.content import Profile
 from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
 from firsttouch.profile.trace import caller
@@ -82,6 +83,13 @@ def read_calls(directory: Path, names: CallerTable | None = None) -> list[Traced
     ]
 
 
+def calls_of(profile: Profile) -> list[TracedCalls]:
+    """The calls of each process of a profile that was traced. They are read once. Raises as `read_calls`."""
+    if profile.calls is None:
+        profile.calls = read_calls(profile.directory, profile.callers)
+    return profile.calls
+
+
 def frames(directory: Path) -> list[tuple[str, int]]:
     """The places of all calls in the journals of a profile: files, and offsets in them.
 
@@ -116,6 +124,9 @@ class _CallReader(JournalReader):
         """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
         """What the CPU wrote, of a record that goes on in the next one."""
+        self._reserved: list[tuple[int, int, int]] = []
+        """The ranges of addresses that the program has reserved, in order: begin, end and number."""
+        self._reservations = 0
         self._lost = 0
         self._notices: list[str] = []
 
@@ -165,6 +176,7 @@ class _CallReader(JournalReader):
             "block": self._add_block,
             "wait": self._add_wait,
             "query": self._add_query,
+            "reserved": self._add_reserved,
         }
 
     def _adders(self, layout: Mapping[str, Any]) -> Mapping[int, Callable[[memoryview], None]]:
@@ -176,7 +188,7 @@ class _CallReader(JournalReader):
             "notice": self._add_notice,
             "host": self._add_host,
         }
-        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items()}
+        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
 
     # ------------------------------------------------------------------------------------------ times, from CUPTI
@@ -303,6 +315,7 @@ class _CallReader(JournalReader):
         host: int,
         flags: int,
         direction: int,
+        began: int = 0,
     ) -> None:
         if what >= len(_MOVES) or host >= len(_PLACES) or direction >= len(_DIRECTIONS):
             raise self._file.broken()
@@ -330,10 +343,11 @@ class _CallReader(JournalReader):
                 sampled_whole=bool(flags & _SAMPLED_WHOLE),
                 direction=_DIRECTIONS[direction],
                 site=self._site_of(site),
+                began=began * 1e-9 if began else None,
             )
         )
         if stack:
-            self._all.calls.append(self._wait(time, stack, thread, site, "copy"))
+            self._all.calls.append(self._wait(time, stack, thread, site, "copy", began))
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
@@ -369,8 +383,21 @@ class _CallReader(JournalReader):
                 registered=bool(registered),
                 site=self._site_of(self._calls.get(correlation, 0)),
                 name=self._text_of(name),
+                reserved=self._reserved_at(address) if begins and "reserved" in self._file.layout else None,
             )
         )
+
+    def _add_reserved(self, address: int, bytes: int) -> None:
+        if bytes:
+            self._reservations += 1
+            insort(self._reserved, (address, address + bytes, self._reservations))
+        elif (place := bisect_left(self._reserved, (address,))) < len(self._reserved):
+            del self._reserved[place]
+
+    def _reserved_at(self, address: int) -> int:
+        """The number of the reserved range that has an address; 0 if none has."""
+        place = bisect_left(self._reserved, (address + 1,)) - 1
+        return self._reserved[place][2] if place >= 0 and address < self._reserved[place][1] else 0
 
     def _add_host(self, content: memoryview) -> None:
         form, piece = self._file.layout["host"], self._file.layout["piece"]
@@ -408,13 +435,20 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int) -> None:
+    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int, began: int = 0) -> None:
         if what >= len(_WAITS):
             raise self._file.broken()
-        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what]))
+        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what], began))
 
-    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind) -> CudaWait:
-        return CudaWait(t=time * 1e-9, thread=thread, what=kind, stack=stack + self._above.get(site, 0))
+    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> CudaWait:
+        return CudaWait(
+            t=time * 1e-9,
+            thread=thread,
+            what=kind,
+            stack=stack + self._above.get(site, 0),
+            site=self._site_of(site),
+            began=began * 1e-9 if began else None,
+        )
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)

@@ -1,4 +1,4 @@
-"""What a traced program asked of CUDA, in its order: the calls that journals of version 2 hold.
+"""What a traced program asked of CUDA, in its order: the calls that journals of version 2 and later hold.
 
 Addresses are those of the process. Times are seconds of CLOCK_MONOTONIC.
 """
@@ -16,7 +16,7 @@ HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
-WaitKind: TypeAlias = Literal["stream", "event", "context", "copy"]
+WaitKind: TypeAlias = Literal["stream", "event", "context", "copy", "free"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -64,7 +64,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `sampled_bytes` of the source of a copy to the device, or of the target of a blocking copy back, after it; before:
     of that target before the copy; None: not taken. sampled_whole: both are of all bytes (--check-copies). graph: of a
     graph that was launched. advice: its number in the driver's terms; device: of a prefetch or an advice, -1 for the
-    CPU.
+    CPU. began: of the call, which returned at `t`; None: unknown.
     """
 
     t: float
@@ -89,6 +89,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sampled_whole: bool = False
     direction: CopyDirection = "unknown"
     site: CallSite = ()
+    began: float | None = None
 
     @property
     def sampled_bytes(self) -> int:
@@ -110,7 +111,8 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
-    "pinned", memory that the program had before.
+    "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
+    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3.
     """
 
     t: float
@@ -123,15 +125,20 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     registered: bool = False
     site: CallSite = ()
     name: str = ""
+    reserved: int | None = None
 
 
 class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The program waited for the device. stack: the thread's stack pointer, below which no frame is alive."""
+    """The program waited for the device. stack: the thread's stack pointer, below which no frame is alive. began: when
+    it called; None: unknown. Asking whether work has ended is a wait too, once it has, but takes no time.
+    """
 
     t: float
     thread: int
     what: WaitKind
     stack: int
+    site: CallSite = ()
+    began: float | None = None
 
 
 class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from firsttouch.profile import schema
+from firsttouch.profile.calls import TracedCalls
 from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.phases import TargetPhase
@@ -48,6 +49,8 @@ class Profile:
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     marks: list[schema.Mark] = field(default_factory=list)
     phases: list[TargetPhase] = field(default_factory=list)
+    library_ranges: dict[str, int] = field(default_factory=dict)
+    """NVTX ranges that libraries made, by their domain. They are no phases."""
     mappings: list[schema.Mappings] = field(default_factory=list)
     sites: dict[int, schema.Site] = field(default_factory=dict)
     symbols: dict[int, schema.Symbol] = field(default_factory=dict)
@@ -60,6 +63,8 @@ class Profile:
     cost: schema.ProfilingCost | None = None
     journals: list[ProcessJournal] = field(default_factory=list)
     """What the injected library wrote. Its times are those of CLOCK_MONOTONIC."""
+    calls: list[TracedCalls] | None = None
+    """The calls in the same journals, once they were asked for (call_journal.py)."""
 
     def curve(self, track: str, column: str) -> Curve | None:
         return self.curves.get((track, column))

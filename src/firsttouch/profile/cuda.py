@@ -57,7 +57,7 @@ class CudaFree(msgspec.Struct, frozen=True, kw_only=True):
 
 class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A copy that the program asked for, or a fill of memory. source, target: kinds of memory; peers: the numbers of
-    both GPUs of a copy between two.
+    both GPUs of a copy between two. correlation: of the call that asked for it.
     """
 
     start: float
@@ -69,16 +69,18 @@ class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
     source: MemoryKind = "unknown"
     target: MemoryKind = "unknown"
     peers: tuple[int, int] | None = None
+    correlation: int = 0
 
 
 class CudaKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ran. name: as the compiler mangled it."""
+    """A kernel that ran. name: as the compiler mangled it. correlation: of the call that launched it."""
 
     start: float
     end: float
     name: str
     device: int
     stream: int
+    correlation: int = 0
 
 
 class LayerNotice(msgspec.Struct, frozen=True, kw_only=True):

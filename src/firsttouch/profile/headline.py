@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from firsttouch.base.units import format_seconds, format_size
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.schema import TARGET_ENDED
 from firsttouch.profile.summary import HostRow, ProcessRow, ProfileSummary
 
@@ -83,7 +84,7 @@ def went_on(summary: ProfileSummary) -> str:
 def title(summary: ProfileSummary) -> str:
     """What was profiled: its command line, or the process that was attached to."""
     if summary.command:
-        return short(shlex.join(summary.command), LONGEST_COMMAND)
+        return short(shlex.join(program_command(summary.command)), LONGEST_COMMAND)
     name = next((p.name for p in summary.processes if p.pid == summary.pid), "")
     return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
 

@@ -75,8 +75,12 @@ class Structure:
         return self._make(self.unpack(content, offset))
 
     def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
-        """A function that calls `receive` with the fields that its parameters name; quicker than `read`."""
-        places = [self.fields.index(name) for name in signature(receive).parameters]
+        """A function that calls `receive` with the fields that its parameters name; quicker than `read`. The last
+        parameters keep their defaults where this version has no such field.
+        """
+        parameters = signature(receive).parameters.values()
+        names = [p.name for p in parameters if p.default is p.empty or p.name in self.fields]
+        places = [self.fields.index(name) for name in names]
         chosen = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
         unpack = self.unpack
         return lambda content: receive(*chosen(unpack(content)))
@@ -480,6 +484,7 @@ class JournalReader:
         target: int,
         source_device: int,
         target_device: int,
+        correlation: int,
     ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
         self._into.copies.append(
@@ -493,13 +498,18 @@ class JournalReader:
                 source=memory_kind(source),
                 target=memory_kind(target),
                 peers=(source_device, target_device) if source_device != target_device else None,
+                correlation=correlation,
             )
         )
 
-    def _add_kernel(self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int) -> None:
+    def _add_kernel(
+        self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int, correlation: int
+    ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
         text = self._text_of(name)
-        self._into.kernels.append(CudaKernel(start=start, end=end, name=text, device=device, stream=stream))
+        self._into.kernels.append(
+            CudaKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
+        )
 
 
 def memory_kind(number: int) -> MemoryKind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from firsttouch.profile import schema
@@ -28,6 +28,29 @@ class TargetPhase:
     @property
     def seconds(self) -> float:
         return self.end - self.start
+
+
+LIBRARY_DOMAINS: Mapping[str, str] = {
+    "TSL": "XLA (JAX, TensorFlow)",
+    "NCCL": "NCCL",
+    "CCCL": "CCCL (Thrust, CUB)",
+    "libcudf": "cuDF",
+    "cuBLAS": "cuBLAS",
+    "cuBLASLt": "cuBLAS",
+    "cuDNN": "cuDNN",
+    "cuSOLVER": "cuSOLVER",
+    "cuSPARSE": "cuSPARSE",
+    "cuTENSOR": "cuTENSOR",
+    "TensorRT": "TensorRT",
+    "NVSHMEM": "NVSHMEM",
+}
+"""Domains in which libraries name ranges of their own, and the libraries. XLA alone has hundreds, one for each pass of
+its compiler. Source: the libraries' calls of nvtxDomainCreateA.
+"""
+
+
+def is_of_a_library(phase: TargetPhase) -> bool:
+    return phase.source == "nvtx" and phase.domain in LIBRARY_DOMAINS
 
 
 def ranges(marks: Iterable[schema.Mark], until: float) -> list[TargetPhase]:

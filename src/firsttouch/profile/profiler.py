@@ -27,6 +27,7 @@ from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import TargetEvents, open_processes
+from firsttouch.profile.program_names import program_name
 from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.traced import callers
@@ -113,7 +114,7 @@ def rank_of(environment: Mapping[str, str]) -> str:
 
 def default_directory(call: ProfileCall) -> Path:
     """The directory of a profile that the call does not name; those of ranks lie beside each other."""
-    name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
+    name = program_name(call.command) if call.command else f"pid-{call.pid}"
     # Ranks begin one after the other, but what launched them began once.
     begun = time.time() - (_age(call.tree, os.getppid()) if rank_of(call.environment) else 0.0)
     return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"

@@ -6,6 +6,7 @@ A view reads what was recorded, and never measures again.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,8 @@ from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import FILE as MARKS
-from firsttouch.profile.phases import ranges
+from firsttouch.profile.phases import is_of_a_library, ranges
+from firsttouch.profile.program_names import process_name
 
 _DETAILED = ("total", "gpu:")
 """Curves of these keep all readings of a run of 20 minutes; of others, less."""
@@ -93,7 +95,9 @@ def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:
     profile.marks = sorted([*profile.marks, *(mark for mark in marks if mark.t <= until)], key=lambda mark: mark.t)
     if profile.marks:
         profile.seconds = max(profile.seconds, profile.marks[-1].t)
-    profile.phases = ranges(profile.marks, profile.seconds)
+    every = ranges(profile.marks, profile.seconds)
+    profile.phases = [phase for phase in every if not is_of_a_library(phase)]
+    profile.library_ranges = dict(Counter(phase.domain for phase in every if is_of_a_library(phase)).most_common())
 
 
 def _marks(directory: Path) -> list[schema.Mark]:
@@ -180,9 +184,10 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
 
 def _take_start(profile: Profile, line: schema.Started) -> None:
     if process := profile.processes.get(line.key):
-        process.name, process.command = line.name, line.command
+        process.name, process.command = process_name(line.name, line.command), line.command
     else:
-        profile.processes[line.key] = ProfiledProcess(line.key, line.pid, line.parent, line.name, line.command, line.t)
+        name = process_name(line.name, line.command)
+        profile.processes[line.key] = ProfiledProcess(line.key, line.pid, line.parent, name, line.command, line.t)
 
 
 def _take_samples(profile: Profile, line: schema.Samples) -> None:

@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import msgspec
 
+from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
+from firsttouch.profile.by_line import ByLine, TracedProcess, by_line
+from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added
 from firsttouch.profile.headline import headline, retyped
+from firsttouch.profile.link import LinkSpeed
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.process_rows import (
@@ -45,8 +49,8 @@ _STATED = 1.02
 """The kernel's peak of one process is told if it exceeds what was read this many times."""
 
 
-def summarise(profile: Profile) -> ProfileSummary:
-    """The numbers of a profile."""
+def summarise(profile: Profile, link: LinkSpeed | None = None) -> ProfileSummary:
+    """The numbers of a profile. link: how fast page-locked memory is copied on its machine, if that was measured."""
     header, end = profile.header, profile.end
     host = _host(profile)
     rises = [rise_of(profile, gpu) for gpu in header.gpus]
@@ -89,6 +93,7 @@ def summarise(profile: Profile) -> ProfileSummary:
         mappings=mapped,
         touches=_touches(profile),
         trace=trace,
+        by_line=_by_line(profile, link),
         unseen=_unseen(profile, trace, mappings_elsewhere(profile, host, mapped)),
         cost=_cost(profile),
     )
@@ -205,6 +210,17 @@ def _trace(profile: Profile, phases: Sequence[TargetPhase], gpus: Sequence[GpuRo
     numbers = device_numbers(profile.header)
     peaks = {g.name: (numbers[g.name], g.rise.t) for g in gpus if g.rise is not None and g.name in numbers}
     return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
+
+
+def _by_line(profile: Profile, link: LinkSpeed | None) -> ByLine | None:
+    """What each line cost; None without a trace, or with one of a version that did not record the calls."""
+    traced_journals = [journal for journal in profile.journals if journal.traced]
+    try:
+        calls = calls_of(profile) if traced_journals else []
+    except UsageError:
+        return None
+    lines = by_line(map(TracedProcess, calls, traced_journals), profile.callers, link)
+    return msgspec.structs.replace(lines, library_ranges=profile.library_ranges) if lines else None
 
 
 def _touches(profile: Profile) -> Touches | None:

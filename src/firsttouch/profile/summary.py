@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from firsttouch.base.outputs import Output
+from firsttouch.profile.by_line import ByLine
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.traced import TraceSummary
 
@@ -284,5 +285,6 @@ class ProfileSummary(Output, frozen=True, kw_only=True, tag=SCHEMA):
     mappings: list[MappedProcess]
     touches: Touches | None
     trace: TraceSummary | None
+    by_line: ByLine | None = None
     unseen: list[Unseen]
     cost: CostRow | None

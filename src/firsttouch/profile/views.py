@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.files import write_atomically
+from firsttouch.profile.content import Profile
+from firsttouch.profile.link import LinkSpeed
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
@@ -17,14 +20,18 @@ from firsttouch.profile.traced import trace_events
 SUMMARY, TRACE = "profile.json", "trace.json"
 
 
-def write(directory: Path) -> tuple[ProfileSummary, str]:
+def write(
+    directory: Path, link_speed: Callable[[Profile], LinkSpeed | None] = lambda profile: None
+) -> tuple[ProfileSummary, str]:
     """Writes both files into the directory of a profile. Returns the numbers, and why the files can't be written.
+
+    link_speed: how fast page-locked memory is copied on the machine of a profile, if that was measured.
 
     Raises:
         UsageError: it holds no profile.
     """
     profile = read(directory)
-    summary = summarise(profile)
+    summary = summarise(profile, link_speed(profile))
     try:
         write_atomically(directory / SUMMARY, msgspec.json.format(encode_json(summary), indent=1) + b"\n")
         write_trace(profile, directory / TRACE, trace_events(profile.journals))

@@ -19,7 +19,15 @@ from firsttouch.profile.calls import Arguments, LaunchShape
 from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
-from firsttouch.program.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
+from firsttouch.program.trace import (
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedCopy,
+    TracedLaunch,
+    TracedMapping,
+    TracedRun,
+    TracedUse,
+)
 
 MOST_PIECES = 64
 """If a launch uses a block in more pieces, the nearest are joined: the driver moves some of such bytes together anyway.
@@ -82,8 +90,11 @@ def _places(run: TracedRun) -> Iterator[_Place]:
     before: list[_Event] = []
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedAllocation):
-            if step.begins and (kind := _KINDS.get(step.call.kind)) in ("device", "managed"):
+            if _is_whole(step) and (kind := _KINDS.get(step.call.kind)) in ("device", "managed"):
                 before.append((kind, step.call.bytes))
+        elif isinstance(step, TracedMapping):
+            if step.call.begins and not step.offset:
+                before.append(("device", step.call.bytes))
         elif isinstance(step, TracedCopy):
             if step.way in ("h2d", "d2h") and not step.call.captured:
                 before.append((step.way, step.device.total))
@@ -91,6 +102,11 @@ def _places(run: TracedRun) -> Iterator[_Place]:
             shape = None if step.call.graph else run.shapes.get(step.call.correlation)
             yield _Place(number, step.kernel, shape, before, step)
             before = []
+
+
+def _is_whole(step: TracedAllocation) -> bool:
+    """Whether an allocation begins, of which others may be parts; not a range that is mapped in pieces."""
+    return step.begins and not step.offset and step.change > 0
 
 
 class _Match:
@@ -158,14 +174,20 @@ class _Match:
             self._exact.opaque += launch.opaque
             self._not_recorded.append((place.step, common, launch.of_graph))
             return
-        uses = []
+        pieces: dict[int, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = defaultdict(lambda: ([], []))
         for use in launch.used:
             instance = alive.get(use.address)
-            number = self._blocks.get(instance) if instance and instance[1] == use.bytes else None
-            if number is None:
+            blocks = self._blocks.get(instance) if instance and instance[1] == use.bytes else None
+            if blocks is None:
                 self._exact.elsewhere += sum(end - start for start, end in (*use.reads, *use.writes))
-            else:
-                uses.append(_used(number, use.reads, use.writes))
+            for block in blocks or ():
+                for into, used_pieces in zip(pieces[block.number], (use.reads, use.writes), strict=True):
+                    into += block.within(used_pieces)
+        uses = [
+            _used(number, sorted(reads), sorted(writes))
+            for number, (reads, writes) in pieces.items()
+            if reads or writes or self._run.blocks[number].in_pool != "part"
+        ]
         if launch.outside:
             uses += self._static_variables(place.launch, {used.block for used in uses})
         self._exact.recorded += 1
@@ -204,13 +226,39 @@ class _Match:
                 self._exact.graphs += of_graph
 
 
-def _instances(run: TracedRun) -> dict[_Instance, int]:
-    """The numbers of blocks by their allocations."""
-    counts, blocks = Counter[tuple[str, int]](), dict[_Instance, int]()
+class _Part(msgspec.Struct):
+    """What an allocation has of a block: its bytes [start, end), which are `shift` further on in the block."""
+
+    number: int
+    start: int
+    end: int
+    shift: int
+
+    def within(self, pieces: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The parts of pieces of the allocation that are in the block."""
+        for start, end in pieces:
+            if self.start < end and start < self.end:
+                yield max(start, self.start) + self.shift, min(end, self.end) + self.shift
+
+
+def _instances(run: TracedRun) -> dict[_Instance, list[_Part]]:
+    """What each allocation has of blocks: one block, or the parts of a pool, or of a range that is mapped in pieces."""
+    counts, blocks = Counter[tuple[str, int]](), dict[_Instance, list[_Part]]()
+    latest: list[_Part] = []
     for step in run.steps:
-        if isinstance(step, TracedAllocation) and step.begins and (kind := _KINDS.get(step.call.kind)):
-            blocks[kind, step.call.bytes, counts[kind, step.call.bytes]] = step.block
+        if not isinstance(step, TracedAllocation | TracedMapping) or not step.call.begins:
+            continue
+        kind = _KINDS.get(step.call.kind)
+        if kind is None or (isinstance(step, TracedAllocation) and not step.change):
+            continue
+        if not step.offset:
+            blocks[kind, step.call.bytes, counts[kind, step.call.bytes]] = latest = []
             counts[kind, step.call.bytes] += 1
+        if isinstance(step, TracedMapping):
+            end = step.offset + step.end - step.start
+            latest.append(_Part(step.block, step.offset, end, step.start - step.offset))
+        else:
+            latest.append(_Part(step.block, step.offset, step.offset + run.blocks[step.block].nbytes, -step.offset))
     return blocks
 
 

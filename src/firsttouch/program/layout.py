@@ -94,22 +94,22 @@ class Layout:
 
     def _join(self, windows: set[int]) -> None:
         """The host's bytes of windows that share any are one block."""
-        groups: list[tuple[Ranges, set[int]]] = []
+        groups: dict[int, tuple[Ranges, set[int]]] = {number: (Ranges(), {number}) for number in windows}
+        last, group = 0, -1
+        pieces = ((*piece, n) for n in windows for life in self._partners[n] for piece in (*life.host, *life.windows))
+        for start, end, number in sorted(pieces):
+            if start < last and groups[number] is not groups[group]:
+                smaller, larger = sorted((groups[number], groups[group]), key=lambda of_group: len(of_group[1]))
+                for first, stop in smaller[0]:
+                    larger[0].add(first, stop)
+                larger[1].update(smaller[1])
+                groups |= dict.fromkeys(smaller[1], larger)
+            groups[number][0].add(start, end)
+            last, group = max(last, end), number
         for number in sorted(windows):
-            mine, members = Ranges(), {number}
-            for life in self._partners[number]:
-                for start, end in (*life.host, *life.windows):
-                    mine.add(start, end)
-            apart = []
-            for ranges, other_members in groups:
-                if any(mine.overlaps(start, end) for start, end in ranges):
-                    for start, end in ranges:
-                        mine.add(start, end)
-                    members |= other_members
-                else:
-                    apart.append((ranges, other_members))
-            groups = [*apart, (mine, members)]
-        for ranges, members in groups:
+            ranges, members = groups[number]
+            if number < max(members):
+                continue
             extents, begins, nbytes = list(ranges), list[int](), 0
             for start, end in extents:
                 begins.append(nbytes)

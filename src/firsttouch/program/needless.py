@@ -20,8 +20,10 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedFill,
     TracedLaunch,
+    TracedMapping,
     TracedRange,
     TracedRun,
+    TracedUse,
 )
 from firsttouch.program.watched import PAGE_BYTES, HostHistory
 
@@ -85,19 +87,28 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
     host_writes: RangeMap[int] = RangeMap()
     """The last steps that tell of pages of the host that the CPU wrote."""
     history, unknown = HostHistory(), NEVER
+    latest: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
+    """The last launch that names some blocks, since a block's copies or lives were looked at."""
+
+    def settle() -> None:
+        for uses, last in latest.values():
+            for use in uses:
+                if use.may_write:
+                    blocks[use.block].written = max(blocks[use.block].written, last)
+        latest.clear()
+
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             if step.call.captured:
                 continue
             if step.call.arguments is None:
                 unknown = number
-            for use in step.uses:
-                if use.may_write:
-                    blocks[use.block].written = number
+            latest[id(step.uses)] = step.uses, number
         elif isinstance(step, TracedCopy):
             if step.way == "d2d":
                 _mark_overwritten(blocks[step.target.block], step.target, number)
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
+                settle()
                 _compare_copy(
                     run, blocks[step.device.block], step, number, max(unknown, _seen_writes(host_writes, step)), result,
                     history,
@@ -106,7 +117,10 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
         elif isinstance(step, TracedFill):
             _mark_overwritten(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
+            settle()
             blocks.pop(step.block, None)
+        elif isinstance(step, TracedMapping):
+            blocks[step.block].held.remove(step.start, step.end)
         elif isinstance(step, HostUse):
             history.watched(step)
             for start, end in step.writes:

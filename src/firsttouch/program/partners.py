@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from firsttouch.profile.call_journal import is_of_vendor
@@ -67,14 +68,14 @@ class LifePartners:
     """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
 
     window: bytes of the block that copies of one direction join with several parts of the host in turn, of about as
-    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. spans: the host's sides of
-    copies, with what lies between rows; places: what memory they are, by the first address of each copy.
+    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. places: what memory the
+    host's sides of copies are, by the first address of each.
     """
 
     host: Ranges = field(default_factory=Ranges)
     window: Ranges = field(default_factory=Ranges)
     windows: Ranges = field(default_factory=Ranges)
-    spans: Ranges = field(default_factory=Ranges)
+    spans_by_block: defaultdict[int, Ranges] = field(default_factory=lambda: defaultdict(Ranges))
     places: dict[int, HostPlace] = field(default_factory=dict)
 
     @property
@@ -88,6 +89,13 @@ class LifePartners:
         for start, end in (*self.host, *self.windows):
             whole.add(start, end)
         return whole
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The host's sides of copies in order, with what lies between rows. Neighbours are one only if they are in the
+        same page-locked allocation, or in none.
+        """
+        return sorted(span for spans in self.spans_by_block.values() for span in spans)
 
     def spans_with_places(self) -> Iterator[tuple[int, int, HostPlace]]:
         """The spans in order, each with the place of its first copy."""
@@ -126,7 +134,9 @@ def _partners_in_life(copies: Sequence[TracedCopy]) -> LifePartners:
     for copy, joined_parts in parts:
         first_address = min(part.host for part in joined_parts)
         into.places.setdefault(first_address, copy.call.host)
-        into.spans.add(first_address, max(part.host + part.end - part.start for part in joined_parts))
+        into.spans_by_block[copy.host.block].add(
+            first_address, max(part.host + part.end - part.start for part in joined_parts)
+        )
         for start, end, address in joined_parts:
             for first, last in into.window.missing(start, end):
                 into.host.add(address + first - start, address + last - start)
@@ -144,16 +154,32 @@ def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
     by_shift: dict[int, Ranges] = defaultdict(Ranges)
     for start, end, address in parts:
         by_shift[address - start].add(start, end)
-    if len(by_shift) < 2:
-        return
-    before, earlier = Ranges(), dict[tuple[tuple[int, int], ...], Ranges]()
-    for ranges in by_shift.values():
-        for start, end in ranges:
-            for earlier_ranges in earlier.values() if before.overlaps(start, end) else ():
-                for first, last in earlier_ranges.overlapping(start, end):
-                    low, high = max(start, first), min(end, last)
-                    if 2 * (high - low) >= max(end - start, last - first):
-                        window.add(low, high)
-        for start, end in ranges:
-            before.add(start, end)
-        earlier.setdefault(tuple(ranges), ranges)
+    if len(by_shift) > 1:
+        for start, end in _shared_halves([piece for ranges in by_shift.values() for piece in ranges]):
+            window.add(start, end)
+
+
+def _shared_halves(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What two ranges share, of each two that share half of the longer one. Some of it is left out where others cover
+    it, so that the time does not grow with the number of pairs.
+
+    Ranges in a cell have lengths within 1.5 times, and begin within a quarter of the shortest, so that all of them
+    share their middle, and each two half of the longer one. What one of them shares with ranges of other cells and with
+    none of its own is at the ends of the cell.
+    """
+    cells: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for start, end in ranges:
+        quarter = max(1, (1 << (end - start).bit_length()) >> 3)
+        cells[quarter, (end - start) // (2 * quarter), start // quarter].append((start, end))
+    outermost = set[tuple[int, int]]()
+    for cell in cells.values():
+        if len(cell) > 1:
+            yield sorted(start for start, _ in cell)[1], sorted(end for _, end in cell)[-2]
+        outermost |= {min(cell), max(cell, key=itemgetter(1))}
+    open_ranges: list[tuple[int, int]] = []
+    for start, end in sorted(outermost):
+        open_ranges = [earlier for earlier in open_ranges if earlier[1] > start]
+        for first, last in open_ranges:
+            if 2 * (min(end, last) - start) >= max(end - start, last - first):
+                yield start, min(end, last)
+        open_ranges.append((start, end))

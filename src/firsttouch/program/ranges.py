@@ -74,6 +74,15 @@ class Ranges:
         first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
         return list(zip(self._starts[first:last], self._ends[first:last], strict=True)) if start < end else []
 
+    def number_in(self, start: int, end: int) -> int:
+        """How many parts of [start, end) are in the set."""
+        return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start)) if start < end else 0
+
+    def extent(self, start: int, end: int) -> tuple[int, int]:
+        """From the first to behind the last byte of [start, end) in the set; (end, start) if there is none."""
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end) - 1
+        return (max(start, self._starts[first]), min(end, self._ends[last])) if first <= last else (end, start)
+
     def bytes_in(self, start: int, end: int) -> int:
         """The number of bytes of [start, end) that are in the set."""
         return sum(last - first for first, last in self.common(start, end))

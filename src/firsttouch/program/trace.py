@@ -7,8 +7,8 @@ offset in it. The host's memory that CUDA did not allocate has addresses only. T
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right, insort
-from collections import defaultdict
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -30,6 +30,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
+from firsttouch.program.extents import Extent, Living, extents_of
 
 if TYPE_CHECKING:
     from firsttouch.program.exact_run import ExactRun
@@ -64,7 +65,8 @@ class Life(msgspec.Struct, gc=False):
 class TracedBlock(msgspec.Struct):
     """Memory of CUDA: the allocations of one call, size and kind of which no two were alive at once.
 
-    number: its place among the blocks; site: of its first allocation; name: of a static variable.
+    number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
+    is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
     """
 
     number: int
@@ -74,6 +76,7 @@ class TracedBlock(msgspec.Struct):
     site: CallSite
     name: str
     lives: list[Life] = []
+    in_pool: Literal["", "part", "whole"] = ""
 
     @property
     def on_host(self) -> bool:
@@ -125,14 +128,37 @@ class TracedUse(msgspec.Struct, frozen=True, gc=False):
 
 
 class TracedAllocation(msgspec.Struct, frozen=True, gc=False):
-    """A block begins or ends. Its bytes are then valid nowhere."""
+    """A block begins or ends. Its bytes are then valid nowhere.
+
+    change: how many bytes more the program has then, negative where it ends; 0 of what is mapped in pieces. offset: of
+    the block in what the call allocates, of which it may be a part.
+    """
 
     call: CudaBlock
     block: int
+    change: int
+    offset: int = 0
 
     @property
     def begins(self) -> bool:
         return self.call.begins
+
+
+class TracedMapping(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a block is mapped or unmapped while the block is alive: the block's bytes [start, end) or, if the
+    block is a part of a pool, those of the piece in it. offset: of these in the piece.
+    """
+
+    call: CudaBlock
+    block: int
+    start: int
+    end: int
+    offset: int
+
+    @property
+    def change(self) -> int:
+        """How many bytes more the program has then."""
+        return self.end - self.start if self.call.begins else self.start - self.end
 
 
 class TracedCopy(msgspec.Struct, frozen=True, gc=False):
@@ -179,7 +205,15 @@ class TracedLaunch(msgspec.Struct, frozen=True, gc=False):
 
 
 TracedStep: TypeAlias = (
-    TracedAllocation | TracedCopy | TracedFill | TracedHint | TracedLaunch | CudaWait | CudaQuery | HostUse
+    TracedAllocation
+    | TracedMapping
+    | TracedCopy
+    | TracedFill
+    | TracedHint
+    | TracedLaunch
+    | CudaWait
+    | CudaQuery
+    | HostUse
 )
 
 
@@ -255,39 +289,32 @@ class _Pointers(msgspec.Struct):
     addresses: tuple[int, ...]
 
 
-class _Live:
-    """The blocks that are alive, by address."""
+def _ended(call: CudaBlock, address: int) -> CudaBlock:
+    """The end, unseen, of what was at an address before a call."""
+    return CudaBlock(
+        t=call.t, correlation=0, address=address, bytes=0, begins=False, kind=call.kind, device=call.device
+    )
+
+
+class _PointerTable:
+    """What is known of the pointers in a block, by offset."""
 
     def __init__(self) -> None:
-        self._begins: list[int] = []
-        self.at: dict[int, TracedBlock] = {}
+        self._offsets: list[int] = []
+        self.at: dict[int, _Pointers] = {}
 
-    def add(self, address: int, block: TracedBlock) -> None:
-        insort(self._begins, address)
-        self.at[address] = block
+    def put(self, offset: int, pointers: _Pointers) -> None:
+        if offset not in self.at:
+            insort(self._offsets, offset)
+        self.at[offset] = pointers
 
-    def remove(self, address: int) -> TracedBlock | None:
-        block = self.at.pop(address, None)
-        if block is not None:
-            del self._begins[bisect_right(self._begins, address) - 1]
-        return block
+    def remove(self, offset: int) -> None:
+        del self.at[offset], self._offsets[bisect_left(self._offsets, offset)]
 
-    def find(self, address: int) -> tuple[TracedBlock, int] | None:
-        """The block that has an address, and the offset in it."""
-        index = bisect_right(self._begins, address) - 1
-        if index < 0:
-            return None
-        block = self.at[self._begins[index]]
-        offset = address - self._begins[index]
-        return (block, offset) if offset < block.nbytes else None
-
-    def within(self, address: int, nbytes: int) -> list[int]:
-        """The addresses of blocks that have any of some bytes."""
-        index = bisect_right(self._begins, address) - 1
-        begins = []
-        if index >= 0 and self._begins[index] + self.at[self._begins[index]].nbytes > address:
-            begins.append(self._begins[index])
-        return begins + self._begins[index + 1 : bisect_right(self._begins, address + nbytes - 1)]
+    def within(self, start: int, end: int) -> list[tuple[int, _Pointers]]:
+        """Those at offsets from `start` to before `end`, in order."""
+        offsets = self._offsets[bisect_left(self._offsets, start) : bisect_left(self._offsets, end)]
+        return [(offset, self.at[offset]) for offset in offsets]
 
 
 class _Tracer:
@@ -299,20 +326,29 @@ class _Tracer:
             calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
             shapes=calls.shapes,
         )  # fmt: skip
-        self._live = _Live()
+        self._extents = extents_of(calls.calls)
+        self._live = Living[TracedBlock]()
+        self._statics: dict[int, None] = {}
+        """The numbers of the static variables that are alive."""
+        self._divided: dict[int, Extent] = {}
+        """The living pools that are divided, by address."""
+        self._pieces: dict[int, tuple[Extent, int]] = {}
+        """The ranges and the bytes of the pieces that are mapped, by address."""
+        self._mapped: Counter[int] = Counter()
+        """How many pieces of a range are mapped, by the range's identity."""
         self._free: dict[Hashable, list[int]] = defaultdict(list)
         """The numbers of blocks of each kind of allocation that are not alive."""
         self._keys: list[Hashable] = []
-        self._pointers: dict[int, dict[int, _Pointers]] = defaultdict(dict)
-        """What is known of the pointers in each block, by offset."""
+        self._pointers: dict[int, _PointerTable] = defaultdict(_PointerTable)
+        """By block."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def run(self) -> TracedRun:
         run = self.traced
-        for call in self._calls.calls:
-            for step in self._steps(call):
+        for place, call in enumerate(self._calls.calls):
+            for step in self._steps(place, call):
                 run.steps.append(step)
         for block in run.blocks:
             for life in block.lives:
@@ -320,14 +356,14 @@ class _Tracer:
                     life.last = len(run.steps)
         return run
 
-    def _steps(self, call: CudaCall) -> Iterator[TracedStep]:
+    def _steps(self, place: int, call: CudaCall) -> Iterator[TracedStep]:
         if isinstance(call, CudaLaunch):
             yield self._launch(call)
         elif isinstance(call, CudaMove):
             if step := self._move(call):
                 yield step
         elif isinstance(call, CudaBlock):
-            yield from self._begin(call) if call.begins else self._end(call)
+            yield from self._begin(call, self._extents.get(place)) if call.begins else self._end(call)
         elif isinstance(call, CudaPointers):
             self._hold(call)
         else:
@@ -335,36 +371,94 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ blocks
 
-    def _begin(self, call: CudaBlock) -> Iterator[TracedStep]:
-        """A block begins. What has any of its bytes has ended, unseen."""
+    def _begin(self, call: CudaBlock, extent: Extent | None) -> Iterator[TracedStep]:
+        """An allocation begins, or a piece of one. What has any of its bytes has ended, unseen."""
         if not call.bytes:
             return
-        for address in self._live.within(call.address, call.bytes):
-            yield from self._end(CudaBlock(
-                t=call.t, correlation=0, address=address, bytes=0, begins=False, kind=call.kind, device=call.device
-            ))  # fmt: skip
+        if extent is not None and extent.pieces:
+            yield from self._map(call, extent)
+            return
+        yield from self._end_unseen(call, call.address, call.bytes)
+        if extent is None:
+            yield self._begin_block(call, call.address, call.bytes, call.bytes)
+            return
+        if extent.parts:
+            self._divided[call.address] = extent
+        for address, nbytes in extent.units():
+            yield self._begin_block(call, address, nbytes, nbytes, extent)
+
+    def _begin_block(
+        self, call: CudaBlock, address: int, nbytes: int, change: int, extent: Extent | None = None
+    ) -> TracedAllocation:
         self._uses.clear()
-        key = (self._call_of(call.site), call.bytes, call.kind, call.device, call.name)
+        offset = address - extent.address if extent is not None else 0
+        key = (self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset)
         if self._free[key]:
             block = self.traced.blocks[heapq.heappop(self._free[key])]
         else:
-            block = TracedBlock(len(self.traced.blocks), call.bytes, call.kind, call.device, call.site, call.name)
+            block = TracedBlock(len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name)
+            if extent is not None and extent.is_pool:
+                block.in_pool = "part" if extent.parts else "whole"
             self.traced.blocks.append(block)
             self._keys.append(key)
-        block.lives.append(Life(call.address, call.t, len(self.traced.steps)))
-        self._live.add(call.address, block)
-        yield TracedAllocation(call, block.number)
+        if block.kind in STATIC_KINDS:
+            self._statics[block.number] = None
+        block.lives.append(Life(address, call.t, len(self.traced.steps)))
+        self._live.add(address, block)
+        return TracedAllocation(call, block.number, change, offset)
+
+    def _map(self, call: CudaBlock, extent: Extent) -> Iterator[TracedStep]:
+        """A piece of a range is mapped. The first one begins its blocks."""
+        if call.address in self._pieces:
+            yield from self._unmap(call)
+        if not self._mapped[id(extent)]:
+            yield from self._end_unseen(call, extent.address, extent.nbytes)
+            for address, nbytes in extent.units():
+                yield self._begin_block(call, address, nbytes, 0, extent)
+        self._mapped[id(extent)] += 1
+        self._pieces[call.address] = extent, call.bytes
+        yield from self._mappings(call, extent, call.bytes)
+
+    def _unmap(self, call: CudaBlock) -> Iterator[TracedStep]:
+        extent, nbytes = self._pieces.pop(call.address)
+        ended = call if not call.begins else _ended(call, call.address)
+        yield from self._mappings(ended, extent, nbytes)
+        self._mapped[id(extent)] -= 1
+        if not self._mapped[id(extent)]:
+            for address, _ in extent.units():
+                yield from self._end_block(ended, address, 0)
+
+    def _mappings(self, call: CudaBlock, extent: Extent, nbytes: int) -> Iterator[TracedStep]:
+        """The bytes of a piece in each block of its range."""
+        for address, unit in extent.units():
+            start, end = max(address, call.address), min(address + unit, call.address + nbytes)
+            if start < end and (block := self._live.at.get(address)) is not None:
+                yield TracedMapping(call, block.number, start - address, end - address, start - call.address)
+
+    def _end_unseen(self, call: CudaBlock, address: int, nbytes: int) -> Iterator[TracedStep]:
+        for begin in self._live.within(address, nbytes):
+            yield from self._end_block(_ended(call, begin), begin)
 
     def _end(self, call: CudaBlock) -> Iterator[TracedStep]:
-        block = self._live.remove(call.address)
+        if call.address in self._pieces:
+            yield from self._unmap(call)
+            return
+        divided = self._divided.pop(call.address, None)
+        for address in divided.parts if divided is not None else [call.address]:
+            yield from self._end_block(call, address)
+
+    def _end_block(self, call: CudaBlock, address: int, change: int | None = None) -> Iterator[TracedStep]:
+        """change: 0 of what is mapped in pieces; None: the block's bytes."""
+        block = self._live.remove(address)
         if block is None:
             return
         self._uses.clear()
+        self._statics.pop(block.number, None)
         self._pointers.pop(block.number, None)
         life = block.lives[-1]
         life.end, life.last = call.t, len(self.traced.steps)
         heapq.heappush(self._free[self._keys[block.number]], block.number)
-        yield TracedAllocation(call, block.number)
+        yield TracedAllocation(call, block.number, -block.nbytes if change is None else change)
 
     # ------------------------------------------------------------------------------------------------ copies
 
@@ -422,7 +516,7 @@ class _Tracer:
     def _hold(self, call: CudaPointers) -> None:
         if found := self._live.find(call.target):
             block, offset = found
-            self._pointers[block.number][offset] = _Pointers(call.correlation, call.addresses)
+            self._pointers[block.number].put(offset, _Pointers(call.correlation, call.addresses))
             self._uses.clear()
 
     def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
@@ -431,25 +525,24 @@ class _Tracer:
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
         """
         pointers = self._pointers.get(target.block)
-        if not pointers:
+        if pointers is None:
             return
         if overwritten := [
             offset
-            for offset, p in pointers.items()
-            if target.start <= offset < target.end
-            and p.correlation != call.correlation
-            and not (searched and offset == target.start)
+            for offset, p in pointers.within(target.start, target.end)
+            if p.correlation != call.correlation and not (searched and offset == target.start)
         ]:
             for offset in overwritten:
-                del pointers[offset]
+                pointers.remove(offset)
             self._uses.clear()
 
     def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
-        for offset, pointers in list(self._pointers.get(source.block, {}).items()):
-            if source.start <= offset < source.end:
-                moved = _Pointers(call.correlation, pointers.addresses)
-                self._pointers[target.block][offset - source.start + target.start] = moved
-                self._uses.clear()
+        if source.block not in self._pointers:
+            return
+        for offset, pointers in self._pointers[source.block].within(source.start, source.end):
+            moved = _Pointers(call.correlation, pointers.addresses)
+            self._pointers[target.block].put(offset - source.start + target.start, moved)
+            self._uses.clear()
 
     # ------------------------------------------------------------------------------------------------ launches
 
@@ -478,7 +571,7 @@ class _Tracer:
             place = (had.parameter, had.word) if had else (word.parameter, word.offset)
             uses[block.number] = TracedUse(block.number, offset, "argument", writes, *place)
         self._follow_pointers(uses, [*uses], "pointer")
-        symbols = [block.number for block in self._live.at.values() if block.kind in STATIC_KINDS]
+        symbols = [*self._statics]
         uses |= {number: TracedUse(number, 0, "symbol") for number in symbols if number not in uses}
         self._follow_pointers(uses, symbols, "symbol")
         return tuple(uses[number] for number in sorted(uses)), strangers
@@ -487,7 +580,8 @@ class _Tracer:
         """Adds the blocks that pointers in blocks lead to, and so on from these."""
         waiting = [*blocks]
         while waiting:
-            for pointers in self._pointers.get(waiting.pop(), {}).values():
+            table = self._pointers.get(waiting.pop())
+            for pointers in table.at.values() if table else ():
                 for address in pointers.addresses:
                     if (found := self._live.find(address)) and found[0].number not in uses:
                         number = found[0].number

@@ -242,16 +242,18 @@ class _Maker:
         pieces = self.layout.used(index, use.block, use.start)
         place = (kernel, use.parameter, use.word)
         is_output = place in self.ahead.outputs
-        valid = [
-            UnifiedPiece(p.block, start, end)
-            for p in pieces
-            for start, end in self.valid[p.block].common(p.start, p.end)
-        ]  # fmt: skip
+        if sum(self.valid[p.block].number_in(p.start, p.end) for p in pieces) > ROWS:
+            extents = [self.valid[p.block].extent(p.start, p.end) for p in pieces]
+            valid = [UnifiedPiece(pieces[0].block, min(e[0] for e in extents), max(e[1] for e in extents))]
+        else:
+            valid = [
+                UnifiedPiece(p.block, start, end)
+                for p in pieces
+                for start, end in self.valid[p.block].common(p.start, p.end)
+            ]
         if pieces and not (valid or is_output) and use.may_write and use.by == "argument":
             self.ahead.outputs.add(place)
             self.version += 1
-        if len(valid) > ROWS:
-            valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
         found = []
         for p in valid or pieces:
             is_writing_known = p.block in self.ahead.sources or not valid or is_output
@@ -449,10 +451,13 @@ class _Maker:
     def _obtained(self) -> list[Obtained]:
         """What the program allocates itself."""
         count = Counter[tuple[int, bool, bool]]()
-        for block in self.run.blocks:
+        for step in self.run.steps:
+            if not isinstance(step, TracedAllocation) or not step.begins or step.offset:
+                continue
+            block = self.run.blocks[step.block]
             if block.kind in ("device", "pinned"):
-                pinned = block.kind == "pinned"
-                count[block.nbytes, pinned, not pinned and self._is_alone(block.number)] += len(block.lives)
+                pinned, nbytes = block.kind == "pinned", step.call.bytes if step.change else block.nbytes
+                count[nbytes, pinned, not pinned and self._is_alone(block.number)] += 1
         return [Obtained(nbytes, times, pinned, alone) for (nbytes, pinned, alone), times in count.items()]
 
     def _is_alone(self, number: int) -> bool:

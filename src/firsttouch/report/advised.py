@@ -164,10 +164,12 @@ def _known(advice: Advice) -> AdviceTable:
 
 def _absent(advice: Advice) -> AdviceTable:
     rows = [
-        [a.strategy, a.reason, "" if a.least_ms is None else quantity(a.least_ms, "ms"), a.run]
+        [a.strategy, a.reason, *("" if ms is None else quantity(ms, "ms") for ms in (a.least_ms, a.most_ms)), a.run]
         for a in advice.unavailable
     ]
-    return AdviceTable("absent", "Without a time", ["strategy", "reason", "at least", "what measures it"], rows)
+    return AdviceTable(
+        "absent", "Without a time", ["strategy", "reason", "at least", "at most", "what measures it"], rows
+    )
 
 
 def write_advice(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from firsttouch.advice.link import link_speed
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
@@ -18,6 +19,7 @@ from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.text import count
+from firsttouch.report import line_words as words_of_lines
 from firsttouch.report import profile_tables as words
 from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing, DrawnFigure
@@ -35,7 +37,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     """One self-contained HTML page. The keys of `profiles` are short names that tell them apart. advice: the address of
     the page of advice about the program, '' if there is none.
     """
-    summaries = {name: summarise(profile) for name, profile in profiles.items()}
+    summaries = {name: summarise(profile, link_speed(profile)) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
     ported = ported_page(next(iter(profiles.values()))) if len(profiles) == 1 else None
     if ported is not None and ported.panel is not None:
@@ -45,14 +47,15 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
         drawing = replace(drawing, spec=specification(figure), narrow=narrow(figure))
     only = next(iter(summaries.values())) if len(summaries) == 1 else None
     tables = words.tables(only) if only else [words.peaks(summaries)]
-    if ported is not None:
-        tables = [*ported.tables, *tables]
+    lines = words_of_lines.line_tables(only.by_line) if only else []
+    tables = [*lines, *(ported.tables if ported is not None else []), *tables]
+    answer = [words_of_lines.answer(only.by_line), *words.answer(only)] if only else []
     return filled_in(
         "profile.html.j2",
         title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
         advice=advice,
-        answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
+        answer=[*filter(None, answer), *([ported.answer] if ported is not None else [])],
         memory=DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow])),
         tables=tables,
         unseen=_unseen_by_profile(summaries, ported.unseen if ported else ()),
@@ -187,7 +190,7 @@ def export_profile(directories: Sequence[Path], form: str, output: Path | None =
     elif form not in ("png", "svg"):
         raise UsageError(f"profiles are not written as {form}; give --format html, png, svg, csv or parquet")
     else:
-        summaries = {name: summarise(profile) for name, profile in profiles.items()}
+        summaries = {name: summarise(profile, link_speed(profile)) for name, profile in profiles.items()}
         spec = specification(drawn(profiles, summaries)[0])
         name, data = f"profile.{form}", to_png(spec) if form == "png" else encode_text(to_svg(spec))
     try:

@@ -127,8 +127,11 @@ def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve | None, program_curve: Curve
         of_all = rise.thinned(MOST_READINGS)
         series.append(Series("all programs", of_all, COLOURS[1], width=2.0, peak=rise.peak, about=about))
     if program_curve is not None:
-        peak, about = (program_curve.peak, about) if rise is None else (None, ())
-        series.append(Series("this program", program_curve.thinned(MOST_READINGS), COLOURS[2], peak=peak, about=about))
+        mine = program_curve.thinned(MOST_READINGS)
+        if rise is None:
+            series.append(Series("this program", mine, COLOURS[2], peak=program_curve.peak, about=about))
+        else:  # processes are read less often, so that a value may not hold until the next one
+            series.append(Series("this program, when read", mine, COLOURS[2], dots=True))
     model = f" ({gpu.model})" if gpu.model else ""
     return Panel(key(gpu.name), f"{gpu.name}{model}: memory{before}", series, height=120)
 

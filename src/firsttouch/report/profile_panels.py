@@ -30,12 +30,18 @@ MOST_NAME = 24
 MOST_BANDS = 400
 ROW = 18
 """The height of a row of phases in pixels."""
+MOST_KEYS = 12
+"""The most phases that are named below their rows, because their bands are too short for their names."""
+_SWATCH = 16
+"""Pixels of a square of a phase's colour and the space after it."""
 _UNSEEABLE = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
 )
 _LONGEST_TEXT = 160
 _HOVER = 80
 """The places of a line that tell their value."""
+_FEW_DOTS = 40
+"""Up to so many dots of a line are large."""
 _LABEL = LINE + 0.5
 """The least distance in pixels of the names beside lines."""
 _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e-3, "ms"))
@@ -206,7 +212,11 @@ def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, t
     for series_number, series in enumerate(panel.series):
         mine = f"{is_panel} && datum.part == 'line' && datum.number == {series_number}"
         look: Spec = {"strokeWidth": series.width, "interpolate": "step-after"}
-        kind, look = ("point", {"filled": True, "size": 14}) if series.dots else ("line", look)
+        kind, look = (
+            ("point", {"filled": True, "size": 14 if len(series.readings) > _FEW_DOTS else 45})
+            if series.dots
+            else ("line", look)
+        )
         layers.append(layer(kind, {"x": x, "y": y, "color": colour}, mine, **look))
     hover = {"x": x, "y": y, "opacity": constant(0), "size": constant(90)}
     layers.append(layer("point", hover, f"{is_panel} && datum.part == 'value'", filled=True))
@@ -336,15 +346,16 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
     bands = longest(figure.bands, MOST_BANDS)
     depth = max((band.row for band in bands), default=0) + 1
     height = ROW * depth + (8 if figure.instants else 0)
+    keys = list(_keys(bands, figure, height, figure.until / scale / figure.width))
+    rows += keys
     for band in bands:
         lines = _tip(band.name or "(no name)", *band.about)
-        width = (band.end - band.start) / (figure.until or 1.0) * figure.width
         rows.append(
             {
                 "kind": "band", "part": "band", "x": band.start / scale, "end": band.end / scale, "row": band.row,
                 "y": band.row * ROW + 0.5, "y2": (band.row + 1) * ROW - 1.5, "middle": (band.row + 0.5) * ROW - 0.5,
                 "fill": band.colour, "tip": [band.anchor, lines],
-                "text": _written(band, width),
+                "text": _written(band, figure),
             }
         )  # fmt: skip
     for instant in figure.instants:
@@ -352,7 +363,8 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
         rows.append({"kind": "instant", "part": "instant", "x": instant.t / scale, "tip": [instant.anchor, tip]})
     x = _time(figure.until / scale, "", labels=False)
     x["axis"] = None
-    down: Spec = {"scale": {"domain": [height, 0], "nice": False}, "axis": None}
+    bottom = max((key["middle"] + ROW / 2 for key in keys), default=height)
+    down: Spec = {"scale": {"domain": [bottom, 0], "nice": False}, "axis": None}
     box = {
         "x": x, "x2": channel("end"), "y": channel("y:Q", **down), "y2": channel("y2"),
         "color": channel("fill:N", scale=None, legend=None),
@@ -360,24 +372,48 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
     text = {"x": x, "y": channel("middle:Q", **down), "text": channel("text:N"), "color": constant(INK)}
     marks = {"x": x, "y": constant(height - 4), "color": constant(INK), "size": constant(30)}
     is_band = "datum.part == 'band'"
+    key = {"x": x, "y": text["y"]}
+    is_key = "datum.part == 'key'"
     return {
         "layer": [
             layer("rect", box, is_band, opacity=0.32),
             layer("text", text, f"{is_band} && datum.text != ''", align="left", dx=4, fontSize=TEXT, baseline="middle"),
             layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
+            layer("point", {**key, "color": box["color"]}, is_key, filled=True, shape="square", size=80),
+            layer("text", {**key, "text": text["text"]}, is_key, align="left", dx=10, fontSize=TEXT, baseline="middle"),
         ],
-        "width": figure.width, "height": height,
+        "width": figure.width, "height": bottom,
         "title": {"text": ["Phases"], "anchor": "start", "frame": "group", "fontSize": TEXT, "offset": 4},
         "view": {"stroke": GRID},
     }  # fmt: skip
 
 
-def _written(band: Band, width: float) -> str:
-    """What is written in a band of so many pixels."""
-    if band.label:
-        return band.label if width > 8 + CHARACTER * len(band.label) else ""
-    room = int((width - 6) / WIDE)
-    return plain(band.name, room) if room >= min(4, len(band.name)) else ""
+def _written(band: Band, figure: MemoryFigure) -> str:
+    """What is written in a band: all of its name, or nothing."""
+    text = band.label or plain(band.name)
+    width = (band.end - band.start) / (figure.until or 1.0) * figure.width
+    return text if width > 8 + CHARACTER * len(text) else ""
+
+
+def _keys(bands: Sequence[Band], figure: MemoryFigure, top: float, pixel: float) -> Iterator[Spec]:
+    """The names that no band has room for, below the rows, beside a square of their colour. pixel: on the time axis."""
+    written = {band.name for band in bands if _written(band, figure)}
+    seconds: dict[str, float] = {}
+    for band in bands:
+        if band.name not in written and not band.label:
+            seconds[band.name] = seconds.get(band.name, 0.0) + band.end - band.start
+    kept = set(sorted(seconds, key=lambda name: -seconds[name])[:MOST_KEYS])
+    colours = {band.name: band.colour for band in bands}
+    x, middle = 6.0, top + ROW / 2 + 4
+    for name in seconds:
+        if name not in kept:
+            continue
+        text = plain(name, int((figure.width - _SWATCH) / WIDE))
+        length = _SWATCH + WIDE * len(text) + 8
+        if x > 6 and x + length > figure.width:
+            x, middle = 6.0, middle + ROW
+        yield {"kind": "key", "part": "key", "x": x * pixel, "middle": middle, "fill": colours[name], "text": text}
+        x += length
 
 
 def longest(bands: Iterable[Band], most: int) -> list[Band]:

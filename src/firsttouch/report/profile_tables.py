@@ -109,8 +109,10 @@ def _of_gpu(gpu: GpuRow, rise: Peak) -> str:
     if gpu.only_own:
         of_all = "the memory of all programs is not stated"
         return f"The driver of {gpu.name} counts {size(rise.bytes)} for this program, {at}; {of_all}."
-    mine = f"; the driver counts {size(gpu.own.bytes)} for this program" if gpu.own else ""
-    return f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}{mine}."
+    text = f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}."
+    if gpu.own is None:
+        return text
+    return f"{text} By program it is read less often: {size(gpu.own.bytes)} for this one, at {when(gpu.own.t)}."
 
 
 # ------------------------------------------------------------------------------------------------------------ tables

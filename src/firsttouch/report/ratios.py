@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from firsttouch.comparison.compare import ResultsComparison
 from firsttouch.comparison.differences import (
@@ -17,16 +16,15 @@ from firsttouch.comparison.differences import (
     SLOWER,
     Difference,
     ExperimentDifference,
-    is_speed,
-    times_as_fast,
 )
+from firsttouch.comparison.speeds import Speed, ratio_text
 from firsttouch.comparison.table import Column
-from firsttouch.comparison.words import interval_text, ratio_text, short_names, title_of, value_text
-from firsttouch.records.text import count, times_as
+from firsttouch.comparison.words import short_names, title_of, value_text
+from firsttouch.records.text import count
 from firsttouch.report.chart import EDGES, LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.lettering import LINE, PHONE, TEXT
-from firsttouch.report.palette import COLOURS, INK
+from firsttouch.report.palette import COLOURS, GRID, INK
 from firsttouch.report.vega import field, layer
 
 MOST_ROWS = 24
@@ -41,34 +39,20 @@ _WIDEST_POINT = 1e9
 _COLOURS = {FASTER: COLOURS[0], SLOWER: COLOURS[1], HIGHER: COLOURS[6], LOWER: COLOURS[2], SAME: COLOURS[9],
             CANNOT_TELL: COLOURS[4]}  # fmt: skip
 _TICKS: Sequence[tuple[float, Sequence[float]]] = (
-    (2, [n / 10 for n in range(5, 21)]),
-    (12, (0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 4, 8)),
-    (300, (1 / 64, 1 / 16, 0.25, 1, 4, 16, 64)),
-    (math.inf, [10.0**power for power in range(-9, 10)]),
+    (1.4, (1.1, 1.2, 1.3)),
+    (3.5, (1.5, 2, 3)),
+    (20, (2, 4, 8, 16)),
+    (math.inf, [10.0**power for power in range(1, 10)]),
 )
-"""The ticks of an axis of which the ends are apart by less than a factor."""
+"""The ticks on each side of 1, of an axis that ends below a factor."""
+TITLE = "\N{LEFTWARDS ARROW} times as slow, or times as fast \N{RIGHTWARDS ARROW}"
+"""Of the axis, which has 1 in its middle."""
 WIDTH = PHONE - EDGES
 """Pixels of a plot: on a phone it has the whole page, elsewhere half of it."""
 WHOLE = "whole"
 """The kind of a row with an interval: an experiment, or a point that is named."""
 _LINE = 48
 """Characters of a line of a point's name."""
-
-
-@dataclass(frozen=True)
-class _Ratio:
-    """How many times as fast something is than on the base, with an interval; of a count, how many times as high."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    @classmethod
-    def of(cls, d: Difference | ExperimentDifference, unit: str, better: str) -> _Ratio | None:
-        if not d.ratio:
-            return None
-        ratio = d.ratio, d.low, d.high
-        return cls(*(times_as_fast(better, *ratio) if is_speed(unit, better) else ratio))
 
 
 def dot_plots(
@@ -107,22 +91,23 @@ def _experiments(
     fleet, short = comparison.differences.fleet, short_names(comparison)
     rows: list[Spec] = []
     for group in groups:
-        ratio = _Ratio.of(group, group.unit, group.better)
+        ratio = Speed.of(group)
         name = title_of(group, of_devices=comparison.of_devices)
         name = f"{short[group.side]}: {name}" if fleet else name
         if ratio is None:
             continue
         name = _new(name, rows)
-        text = [f"{_times(ratio, group)}: {name}", _between(ratio), f"{count(group.points, 'point')}, {group.verdict}"]
+        text = [f"{ratio.text}: {name}", ratio.interval, f"{count(group.points, 'point')}, {group.verdict}"]
         rows.append(_row(name, ratio, group.verdict, WHOLE, sections.get((group.experiment, group.device)), text))
         for d in [] if fleet else _evenly(comparison.points_of(group)):
-            if (point := _Ratio.of(d, group.unit, group.better)) is not None:
+            if (point := Speed.of(d)) is not None:
                 rows.append(_row(name, point, d.verdict, "dot", None, []))
     side = short[groups[0].side]
     left = f"{count(total - len(groups), 'more experiment')} below." if total > len(groups) else ""
     notes = ["Large dots are the medians of experiments, with their intervals; small dots are their points."]
     if fleet:
         notes = ["Each side against the median of all."]
+    notes += _explained(rows, groups)
     title = f"How many times as fast {'each outlier' if fleet else side} is, by experiment"
     return Drawing(title, _chart(rows), notes=[*notes, *_edge(rows), *([left] if left else [])])
 
@@ -137,37 +122,33 @@ def _points(
     rows: list[Spec] = []
     for d in points:
         definition = d.column.definition
-        ratio = _Ratio.of(d, definition.unit, definition.better)
+        ratio = Speed.of(d)
         assert ratio is not None
         experiment, device = d.column.group
         name = _new(f"{experiment} on {device}: {conditions[d.column]}", rows)
         base, value = (value_text(v, definition.unit) for v in (d.base, d.value))
-        text = [f"{base} to {value}: {_times(ratio, d)}", _between(ratio), f"{experiment} on {device}",
+        text = [f"{base} to {value}: {ratio.text}", ratio.interval, f"{experiment} on {device}",
                 conditions[d.column], d.verdict]  # fmt: skip
         rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text, _WIDEST_POINT))
     side = short_names(comparison)[points[0].side]
     which_points = "that differ most"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {which_points}"
-    return Drawing(title, _chart(rows), notes=more)
+    return Drawing(title, _chart(rows), notes=[*_explained(rows, points), *more])
+
+
+def _explained(rows: Sequence[Spec], differences: Sequence[Difference | ExperimentDifference]) -> list[str]:
+    """What a colour means that its name does not say, and what the axis means for counts."""
+    notes = []
+    if any(row["colour"] == CANNOT_TELL for row in rows):
+        notes.append("Cannot tell: more than the samples vary, but with so few runs another run may differ as much.")
+    if any("high" in speed.words for d in differences if (speed := Speed.of(d))):
+        notes.append("Counts and bytes are higher on the right.")
+    return notes
 
 
 def _evenly(points: Sequence[Difference]) -> Sequence[Difference]:
     return points[:: max(1, -(-len(points) // MOST_DOTS))]
-
-
-def _times(ratio: _Ratio, d: Difference | ExperimentDifference) -> str:
-    definition = d.column.definition if isinstance(d, Difference) else d
-    if is_speed(definition.unit, definition.better):
-        return times_as(ratio.value, "fast", "slow", ratio_text)
-    return times_as(ratio.value, "high", "low", ratio_text)
-
-
-def _between(ratio: _Ratio) -> str:
-    """The interval, of the inverse where `_times` says that."""
-    if ratio.value < 1 and ratio.low and ratio.high:
-        return interval_text(1 / ratio.high, 1 / ratio.low)
-    return interval_text(ratio.low, ratio.high)
 
 
 def _lines(text: str) -> list[str]:
@@ -182,7 +163,7 @@ def _new(text: str, rows: Sequence[Spec]) -> str:
 
 
 def _row(
-    name: str, ratio: _Ratio, verdict: str, size: str, anchor: str | None, text: Sequence[str], widest: float = WIDEST
+    name: str, ratio: Speed, verdict: str, size: str, anchor: str | None, text: Sequence[str], widest: float = WIDEST
 ) -> Spec:
     low, high = (ratio.value if bound is None else bound for bound in (ratio.low, ratio.high))
     drawn: Spec = {"x": name, "kind": size, "colour": verdict, "dash": "", "text": ratio_text(ratio.value)}
@@ -205,12 +186,12 @@ def _edge(rows: Sequence[Spec]) -> list[str]:
 def _chart(rows: list[Spec]) -> Spec:
     """The names of rows are in the plot, above the dots, since they are long and a phone is narrow."""
     values = [float(row[key]) for row in rows for key in ("y", "low", "high") if key == "y" or row["kind"] == WHOLE]
-    least, most = min(0.9, *values), max(1.1, *values)
-    domain = [least / 1.03, most * 1.03]
-    steps = next(steps for widest, steps in _TICKS if most / least < widest)
-    ticks = [t for t in steps if domain[0] <= t <= domain[1]]
-    axis = {"values": ticks, "format": ".3~r", "grid": True, "orient": "top", "labelOverlap": True}
-    x = field("y:Q", title="times as fast", scale={"type": "log", "domain": domain, "nice": False}, axis=axis)
+    most = 1.03 * max(1.1, *values, *(1 / value for value in values))
+    steps = [t for t in next(steps for widest, steps in _TICKS if most < widest) if t < most]
+    ticks = [*(1 / t for t in reversed(steps)), 1, *steps]
+    factor = "format(datum.value < 1 ? 1 / datum.value : datum.value, '.3~r')"
+    axis = {"values": ticks, "labelExpr": factor, "grid": False, "orient": "top", "labelOverlap": True}
+    x = field("y:Q", title=TITLE, scale={"type": "log", "domain": [1 / most, most], "nice": False}, axis=axis)
     names = list(dict.fromkeys(row["x"] for row in rows))
     lines = max(name.count("\n") + 1 for name in names)
     step = LINE * lines + 26
@@ -220,9 +201,14 @@ def _chart(rows: list[Spec]) -> Spec:
     below: Spec = {"yOffset": {"value": LINE * lines + 9}}
     verdicts = [verdict for verdict in _COLOURS if any(row["colour"] == verdict for row in rows)]
     scale = {"domain": verdicts, "range": [_COLOURS[v] for v in verdicts]}
-    place: Spec = {"x": x, **y, **below, "color": field("colour:N", title=None, scale=scale)}
-    line = {"type": "rule", "color": INK, "strokeDash": [3, 3], "opacity": 0.6}
-    layers: list[Spec] = [{"data": {"values": [{}]}, "mark": line, "encoding": {"x": {"datum": 1}}}]
+    place: Spec = {"x": x, **y, **below, "color": field("colour:N", title=None, scale=scale, legend={"orient": "top"})}
+    lines_at = {"data": {"values": [{"x": name, "y": tick} for name in names for tick in ticks]}}
+    look_of_lines = {"type": "tick", "size": 13, "thickness": 1}
+    layers: list[Spec] = [  # lines leave out the names
+        {**lines_at, "transform": [{"filter": f"(datum.y == 1) == {is_one}"}],
+         "mark": {**look_of_lines, "color": colour}, "encoding": {"x": x, **y, **below}}
+        for is_one, colour in (("false", GRID), ("true", INK))
+    ]  # fmt: skip
     if any(row["kind"] != WHOLE for row in rows):
         layers.append(layer("point", place, f"datum.kind != '{WHOLE}'", filled=True, size=14, opacity=0.45))
     whole = f"datum.kind == '{WHOLE}'"

@@ -24,7 +24,6 @@ from firsttouch.profile.calls import HostUse
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
-from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
     MANAGED_KINDS,
     NO_BLOCK,
@@ -34,14 +33,10 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedFill,
     TracedLaunch,
+    TracedMapping,
     TracedRun,
     TracedUse,
 )
-
-MOST_PARTS = 8
-"""A block of which copies name more parts than this, apart from each other, is one that an allocator of the program
-divides.
-"""
 
 
 @dataclass
@@ -59,8 +54,8 @@ class _SiteCopies:
 @dataclass
 class BlockUse:
     """What a program does with a block. copied_from: whether any copy reads it, back or to another block. launches:
-    that name it; last: the step that used it last in each life. copied: bytes that copies of single rows name. idle:
-    whether it was not used any more when blocks held most.
+    that name it; last: the step that used it last in each life. idle: whether it was not used any more when blocks held
+    most.
     """
 
     into: _SiteCopies = field(default_factory=_SiteCopies)
@@ -69,13 +64,7 @@ class BlockUse:
     launches: int = 0
     may_write: bool = False
     last: dict[int, int] = field(default_factory=dict)
-    copied: Ranges = field(default_factory=Ranges)
     idle: bool = False
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether it is an allocator's of the program, which hands out parts of it."""
-        return sum(1 for _ in self.copied) > MOST_PARTS
 
 
 @dataclass
@@ -98,12 +87,13 @@ def block_use(run: TracedRun) -> ProgramUse:
     """What the steps of a program do with its blocks."""
     use = ProgramUse(defaultdict(BlockUse))
     lives = Counter[int]()
-    sets: Counter[tuple[TracedUse, ...]] = Counter()
-    latest: dict[tuple[TracedUse, ...], int] = {}
+    sets = Counter[int]()
+    named: dict[int, tuple[TracedUse, ...]] = {}
+    latest: dict[int, int] = {}
 
     def settle() -> None:
-        for uses, number in latest.items():
-            for traced_use in uses:
+        for key, number in latest.items():
+            for traced_use in named[key]:
                 last = use.blocks[traced_use.block].last
                 life = lives[traced_use.block] - 1
                 last[life] = max(number, last.get(life, -1))
@@ -112,8 +102,10 @@ def block_use(run: TracedRun) -> ProgramUse:
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             if not step.call.captured:
-                sets[step.uses] += 1
-                latest[step.uses] = number
+                key = id(step.uses)
+                named[key] = step.uses
+                sets[key] += 1
+                latest[key] = number
         elif isinstance(step, TracedAllocation):
             settle()
             lives[step.block] += step.begins
@@ -130,8 +122,8 @@ def block_use(run: TracedRun) -> ProgramUse:
         elif isinstance(step, TracedFill):
             use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
     settle()
-    for uses, count in sets.items():
-        for traced in uses:
+    for key, count in sets.items():
+        for traced in named[key]:
             block = use.blocks[traced.block]
             block.launches += count
             block.may_write |= traced.may_write
@@ -143,8 +135,8 @@ def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
     """Marks the blocks that were alive when all blocks held most, and not used from then on."""
     held_bytes = most = at = 0
     for number, step in enumerate(run.steps):
-        if isinstance(step, TracedAllocation) and not run.blocks[step.block].on_host:
-            held_bytes += run.blocks[step.block].nbytes * (1 if step.begins else -1)
+        if isinstance(step, TracedAllocation | TracedMapping) and not run.blocks[step.block].on_host:
+            held_bytes += step.change
             if held_bytes > most:
                 most, at = held_bytes, number
     for block in run.blocks:
@@ -159,8 +151,6 @@ def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
     way.copies += 1
     way.bytes[copy.call.site] += nbytes
-    if copy.device.rows == 1:
-        block.copied.add(copy.device.start, copy.device.end)
     if may_pair(run.blocks[copy.device.block], copy):
         use.copies += 1
         use.copied += nbytes
@@ -222,6 +212,7 @@ def _block(
         unwatched=of_cpu.unwatched if of_cpu else None,
         read_again=of_cpu.read_again if of_cpu else None,
         unused=_unneeded_parts(run, block, use, of_cpu),
+        in_pool=block.in_pool,
     )
 
 
@@ -246,12 +237,14 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
     if block.name or is_of_vendor(block.site) or run.is_partial:  # what follows is of what the program did not do
         return []
     sentences = []
-    if not use.launches and not run.unknown:
+    if block.in_pool:
+        pass  # it is used through the allocator that has it, which decides when it is given back
+    elif not use.launches and not run.unknown:
         copied = use.into.copies or use.out.copies
         sentences.append("passed to no kernel" if copied else "passed to no kernel and not copied")
     elif use.may_write and not use.out.copies and use.into.copies:
         sentences.append("possibly written by a kernel, never copied back")
-    if use.idle:
+    if use.idle and not block.in_pool:
         sentences.append("no longer used when memory use peaks")
     if of_cpu and of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_waits, only_waits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -25,6 +25,7 @@ from firsttouch.advice.port.touched import touched_ranges
 from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.partners import Partners, partners
@@ -59,17 +60,12 @@ def found(
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    waits = needed_waits(run, joined, fates, state.places, record)
+    name = program_name(command) or "program"
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(
-            Path(command[0]).name if command else "program",
-            saved,
-            use.copies,
-            use.copied,
-            len(kinds),
-            others_copied,
-            partial=run.is_partial,
-        ),
+        summary=headline(name, saved, use.copies, use.copied, len(kinds), others_copied, waits, partial=run.is_partial),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -81,7 +77,9 @@ def found(
         copied=use.copied,
         other_copies=others_copied,
         blocks=blocks,
-        needless=repeated.needless(record),
+        copy_calls=copy_calls(run, fates, state.places),
+        waits=waits,
+        needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
@@ -148,7 +146,8 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
     """How much the profile cannot tell. told: the launches of which a second run told what they use."""
     run = state.run
     return UnseenUse(
-        pooled=len(state.pooled),
+        pooled=sum(block.in_pool == "whole" for block in run.blocks),
+        parts=sum(block.in_pool == "part" for block in run.blocks),
         named=sum(bool(block.launches) and not _stays_static(block) for block in blocks),
         unrecorded=run.launches - run.unknown - told,
         is_exact=told > 0,

@@ -15,11 +15,12 @@ from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
-from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
+from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import match, told
@@ -112,7 +113,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
     places, touches = Places(profile.callers), TouchIndex(profile, run.pid)
     return program_of_trace(
         run,
-        title=short(shlex.join(command_of(profile, run.pid)), LONGEST_COMMAND),
+        title=short(shlex.join(program_command(command_of(profile, run.pid))), LONGEST_COMMAND),
         name=lambda block: block.name or line_of(places.of(block.site)),
         threads=lambda start, end: touches.of(start, end).threads,
         exact=run.exact,
@@ -122,7 +123,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
 
 def _processes(profile: Profile) -> list[TracedCalls]:
     """The calls of the processes that copied or launched anything."""
-    return [calls for calls in read_calls(profile.directory, profile.callers) if _uses_memory(calls)]
+    return [calls for calls in calls_of(profile) if _uses_memory(calls)]
 
 
 def _uses_memory(calls: TracedCalls) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar
 
 from firsttouch.advice.port.blocks import ProgramUse
@@ -100,11 +99,6 @@ class ProgramState:
         self._begun = Counter[int]()
         self._uses: object = None
 
-    @cached_property
-    def pooled(self) -> set[int]:
-        """The blocks that an allocator of the program divides."""
-        return {number for number, block_use in self.use.blocks.items() if block_use.is_pooled}
-
     def partners(self, block: int) -> LifePartners:
         """The partners of a living block."""
         return self.all_partners[block][self.alive[block]]
@@ -124,6 +118,7 @@ class ProgramState:
         elif isinstance(step, TracedAllocation):
             del self.alive[step.block]
             self.pending.pop(step.block, None)
+            self._uses = None
 
 
 FindingRows = dict[tuple[object, ...], FindingRow]

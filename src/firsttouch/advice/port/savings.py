@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from firsttouch.program.partners import Partners
-from firsttouch.program.trace import TracedAllocation, TracedRun
+from firsttouch.program.trace import TracedAllocation, TracedMapping, TracedRun
 
 
 class SavingMoment(NamedTuple):
@@ -45,23 +45,22 @@ class _Cover:
 
 
 def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
-    """The savings after each step at which a block begins or ends."""
+    """The savings after each step at which a block, or a piece of one, begins or ends."""
     lives = [life for block_lives in partners for life in block_lives]
     saved = _Cover(pair for life in lives for pair in life.host)
     host = _Cover(pair for life in lives for pair in (*life.host, *life.windows))
     number, device, windows = Counter[int](), 0, 0
     for step in run.steps:
-        if not isinstance(step, TracedAllocation):
+        if not isinstance(step, TracedAllocation | TracedMapping) or run.blocks[step.block].on_host:
             continue
-        block, by = run.blocks[step.block], 1 if step.begins else -1
-        number[step.block] += step.begins
-        if block.on_host:
-            continue
-        life = partners[step.block][number[step.block] - 1]
-        device += by * block.nbytes
-        windows += by * life.window.total()
-        saved.add(life.host, by)
-        host.add((*life.host, *life.windows), by)
+        device += step.change
+        if isinstance(step, TracedAllocation):
+            by = 1 if step.begins else -1
+            number[step.block] += step.begins
+            life = partners[step.block][number[step.block] - 1]
+            windows += by * life.window.total()
+            saved.add(life.host, by)
+            host.add((*life.host, *life.windows), by)
         yield SavingMoment(step.call.t, saved.total + windows, device, host.total)
 
 

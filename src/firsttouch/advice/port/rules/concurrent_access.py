@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 
 from firsttouch.advice.port.cpu_use import watched_ranges
 from firsttouch.advice.port.places import counted
@@ -54,16 +54,19 @@ class ConcurrentAccess(Hazard):
         self._samples: dict[tuple[TracedRange, int], int | None] = {}
         self._all_host: dict[int, Ranges] = {}
         """Of each life, by its identity."""
-        self._watched: list[HostUse] = []
+        self._looks = _Looks()
         """The looks at the host since a launch that is pending."""
+        self._between = 0, 0, Ranges()
+        """The last steps between launches that were asked for, and the pages that their copies to the host write."""
+        self._shown = _ShownBytes(state.run.steps)
 
     def take(self, number: int, step: TracedStep) -> None:
         if not self.state.pending:
-            self._watched.clear()
+            self._looks.clear()
         if isinstance(step, HostUse):
             if self.state.pending:
                 self._written(number, step)
-                self._watched.append(step)
+                self._looks.add(step)
         elif isinstance(step, TracedCopy) and step.way == "h2d":
             self._replaced(number, step)
         elif isinstance(step, TracedAllocation):
@@ -85,60 +88,49 @@ class ConcurrentAccess(Hazard):
         for block, launch in self.state.pending.items():
             if launch.call.t > use.since or block not in self.state.alive:
                 continue
-            pages = _whole_pages(use.writes, self._partners(block, number))
-            for start, end in self._spans_copied_back(number):
-                pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
+            pages = Ranges()
+            for written in use.writes:
+                for start, end in _whole_pages(self._partners(block, number, *written)):
+                    for first, last in self._pages_copied_back(number).missing(start, end):
+                        pages.add(first, last)
             if pages:
                 again = self._bytes_copied_again(number, block, pages)
                 row = self.row("written", "seen" if again else "possible", block)
                 row.add(number, again or pages.total(), self.state.places.of(launch.call.site), block)
 
-    def _partners(self, block: int, number: int) -> Ranges:
-        """The partners of a living block; of those that take turns, the ones that pending launches may use."""
+    def _partners(self, block: int, number: int, start: int, end: int) -> Iterable[tuple[int, int]]:
+        """What of the host's bytes [start, end) are partners of a living block; of those that take turns, the ones that
+        pending launches may use.
+        """
         life = self.state.partners(block)
         if not life.window:
             if id(life) not in self._all_host:
                 self._all_host[id(life)] = life.all_host()
-            return self._all_host[id(life)]
+            return self._all_host[id(life)].common(start, end)
         used = Ranges()
-        for start, end in life.host:
-            used.add(start, end)
-        for start, end in self._host_bytes_shown(block, number):
-            for first, last in life.windows.common(start, end):
+        for first, last in life.host.common(start, end):
+            used.add(first, last)
+        for low, high in self._shown.of(block, number, start, end):
+            for first, last in life.windows.common(low, high):
                 used.add(first, last)
         return used
 
-    def _host_bytes_shown(self, block: int, number: int) -> Iterator[tuple[int, int]]:
-        """What of the host a block has the bytes of, for the launches since the last wait; and where the next copy back
-        puts them.
-        """
-        steps, is_pending, is_named = self.state.run.steps, True, False
-        for step in map(steps.__getitem__, range(number - 1, -1, -1)):
-            if isinstance(step, TracedLaunch):
-                is_named |= is_pending and any(use.block == block for use in step.uses)
-            elif isinstance(step, TracedCopy) and step.device.block == block and step.way == "h2d" and is_named:
-                yield from _host_side(step)
-                is_named = False
-            is_pending = is_pending and not is_wait(step)
-            if not (is_pending or is_named):
-                break
-        after = map(steps.__getitem__, range(number, min(len(steps), number + _FAR)))
-        back = (s for s in after if isinstance(s, TracedCopy) and s.way == "d2h" and s.device.block == block)
-        for step in islice(back, 1):
-            yield from _host_side(step)
-
-    def _spans_copied_back(self, number: int) -> Iterable[tuple[int, int]]:
-        """What copies to the host write from the last launch to the next one."""
-        for step in (*self._steps_to_launch(number, -1), *self._steps_to_launch(number, 1)):
+    def _pages_copied_back(self, number: int) -> Ranges:
+        """The pages that copies to the host write from the last launch to the next one."""
+        begin, end, pages = self._between
+        if begin <= number < end:
+            return pages
+        steps, begin, end, pages = self.state.run.steps, number, number, Ranges()
+        while begin > 0 and not isinstance(steps[begin - 1], TracedLaunch):
+            begin -= 1
+        while end < len(steps) and not isinstance(steps[end], TracedLaunch):
+            end += 1
+        for step in map(steps.__getitem__, range(begin, end)):
             if isinstance(step, TracedCopy) and step.way == "d2h":
-                yield from _host_side(step)
-
-    def _steps_to_launch(self, number: int, by: int) -> Iterable[TracedStep]:
-        """The steps from one on to a launch."""
-        steps = self.state.run.steps
-        while 0 <= number < len(steps) and not isinstance(steps[number], TracedLaunch):
-            yield steps[number]
-            number += by
+                for start, stop in _host_side(step):
+                    pages.add(start // PAGE_BYTES * PAGE_BYTES, -(-stop // PAGE_BYTES) * PAGE_BYTES)
+        self._between = begin, end, pages
+        return pages
 
     @cached_property
     def _last_copies(self) -> dict[int, RangeMap[int]]:
@@ -178,20 +170,97 @@ class ConcurrentAccess(Hazard):
     def _was_watched(self, copy: TracedCopy, launch: TracedLaunch) -> bool:
         """Whether the host was looked at from the launch on, where the bytes of a copy come from."""
         start, end = copy.call.source, copy.call.source + copy.host.end - copy.host.start
-        return any(
-            use.since >= launch.call.t and use.address <= start and end <= use.address + use.bytes
-            for use in self._watched
-        )
+        return self._looks.cover(start, end, launch.call.t)
+
+
+class _Looks:
+    """Looks at the host. Of those at the same range, the one counts that begins last."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[int, int], float] = {}
+        self._addresses: dict[int, list[int]] = {}
+        """Of ranges of each length, by the bits that it takes, in order."""
+        self._sizes: dict[tuple[int, int], list[int]] = {}
+        """The lengths of ranges, by address and the bits."""
+
+    def clear(self) -> None:
+        for table in (self._since, self._addresses, self._sizes):
+            table.clear()
+
+    def add(self, use: HostUse) -> None:
+        key, bits = (use.address, use.bytes), use.bytes.bit_length()
+        if key not in self._since:
+            sizes = self._sizes.setdefault((use.address, bits), [])
+            if not sizes:
+                insort(self._addresses.setdefault(bits, []), use.address)
+            sizes.append(use.bytes)
+        self._since[key] = max(use.since, self._since.get(key, use.since))
+
+    def cover(self, start: int, end: int, since: float) -> bool:
+        """Whether one of them begins at a time or later, and is of all bytes [start, end)."""
+        for bits, addresses in self._addresses.items():
+            near = addresses[bisect_left(addresses, end - (1 << bits)) : bisect_right(addresses, start)]
+            looks = ((address, size) for address in near for size in self._sizes[address, bits])
+            if any(sum(look) >= end and self._since[look] >= since for look in looks):
+                return True
+        return False
+
+
+class _ShownBytes:
+    """The host's bytes that blocks show which copies fill in turn."""
+
+    def __init__(self, steps: Sequence[TracedStep]) -> None:
+        self._steps, self._next = steps, 0
+        self._filled: dict[int, TracedCopy] = {}
+        """The last copy to each block."""
+        self._named: dict[int, tuple[TracedCopy, Ranges]] = {}
+        """What blocks show to the launches since the last wait, and the last copy of it."""
+
+    def of(self, block: int, number: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of the host's bytes [start, end) a block shows to the launches from the last wait to the step `number`,
+        which never decreases; and what the next copy back puts there.
+        """
+        for step in map(self._steps.__getitem__, range(self._next, number)):
+            self._advance(step)
+        self._next = number
+        if block in self._named:
+            yield from self._named[block][1].common(start, end)
+        back = self._copies_back.get(block, [])
+        place = bisect_left(back, number)
+        if place < len(back) and back[place] < number + _FAR:
+            step = self._steps[back[place]]
+            assert isinstance(step, TracedCopy)
+            for first, last in _host_side(step):
+                yield max(first, start), min(last, end)
+
+    def _advance(self, step: TracedStep) -> None:
+        if isinstance(step, TracedLaunch):
+            for block in (use.block for use in step.uses if use.block in self._filled):
+                copy, (last_copy, shown) = self._filled[block], self._named.get(block, (None, Ranges()))
+                if copy is not last_copy:
+                    for start, end in _host_side(copy):
+                        shown.add(start, end)
+                    self._named[block] = copy, shown
+        elif is_wait(step):
+            self._named.clear()
+        if isinstance(step, TracedCopy) and step.way == "h2d":
+            self._filled[step.device.block] = step
+
+    @cached_property
+    def _copies_back(self) -> dict[int, list[int]]:
+        """The numbers of the copies to the host from each block."""
+        back: dict[int, list[int]] = {}
+        for number, step in enumerate(self._steps):
+            if isinstance(step, TracedCopy) and step.way == "d2h":
+                back.setdefault(step.device.block, []).append(number)
+        return back
 
 
 def _host_side(copy: TracedCopy) -> Iterator[tuple[int, int]]:
     return ((address, address + end - start) for start, end, address in joined(copy))
 
 
-def _whole_pages(writes: Iterable[tuple[int, int]], partners: Ranges) -> Ranges:
-    """The pages that were written and are in partners as a whole: others hold other data too."""
-    pages = Ranges()
-    for start, end in writes:
-        for first, last in partners.common(start, end):
-            pages.add(-(-first // PAGE_BYTES) * PAGE_BYTES, last // PAGE_BYTES * PAGE_BYTES)
-    return pages
+def _whole_pages(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The pages that are in a piece as a whole: others hold other data too."""
+    for first, last in pieces:
+        yield -(-first // PAGE_BYTES) * PAGE_BYTES, last // PAGE_BYTES * PAGE_BYTES

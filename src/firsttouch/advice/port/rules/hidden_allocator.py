@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from math import sqrt
 
 from firsttouch import _core
-from firsttouch.advice.port.places import OFFSET, counted
+from firsttouch.advice.port.places import counted
 from firsttouch.advice.port.rule import Coverage, FindingWords, Hazard
 from firsttouch.advice.port.touched import place_of_touch
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.touches import RangeTouches, TouchPlace
 from firsttouch.profile.trace import is_of_cuda
+from firsttouch.profile.user_lines import OFFSET
 
 _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
 """A demangled name, perhaps behind the type that it returns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.program.partners import may_pair
-from firsttouch.program.trace import STATIC_KINDS, TracedBlock, TracedCopy, TracedRange, TracedStep
+from firsttouch.program.trace import NO_BLOCK, STATIC_KINDS, TracedBlock, TracedCopy, TracedRange, TracedStep
 
 WHOLE = 0.99
 """The part of a block from which on a copy is one of the whole."""
@@ -21,7 +21,9 @@ def is_whole(block: TracedBlock, side: TracedRange) -> bool:
 
 
 class PartialTransfer(Hazard):
-    """Copies of less than a block; likely, where two blocks are filled from adjacent bytes of the host."""
+    """Copies of less than a block; likely, where two blocks are filled from adjacent bytes of the host that are not of
+    two page-locked allocations.
+    """
 
     name = "partial"
     title = "partial transfer"
@@ -40,15 +42,16 @@ class PartialTransfer(Hazard):
 
     def __init__(self, state: ProgramState, rows: FindingRows) -> None:
         super().__init__(state, rows)
-        self._begins: dict[int, tuple[int, int]] = {}
-        self._ends: dict[int, tuple[int, int]] = {}
+        self._begins: dict[tuple[int, int], tuple[int, int]] = {}
+        self._ends: dict[tuple[int, int], tuple[int, int]] = {}
+        """By the host's allocation, NO_BLOCK if the program did not get it from CUDA, and the address."""
         self._joined: set[frozenset[int]] = set()
 
     def take(self, number: int, step: TracedStep) -> None:
         if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
             return
         block = self.state.run.blocks[step.device.block]
-        if block.kind in STATIC_KINDS or block.kind == "array" or block.number in self.state.pooled:
+        if block.kind in STATIC_KINDS or block.kind == "array" or block.in_pool:
             return
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
@@ -61,11 +64,13 @@ class PartialTransfer(Hazard):
 
     def _find_adjacent(self, number: int, copy: TracedCopy, block: TracedBlock) -> None:
         start, nbytes = copy.call.source, copy.host.total
+        allocation = copy.host.block if copy.call.host == "pinned" else NO_BLOCK
         for block_edges, edge in ((self._ends, start), (self._begins, start + nbytes)):
-            neighbour, life = block_edges.get(edge, (block.number, 0))
+            neighbour, life = block_edges.get((allocation, edge), (block.number, 0))
             pair = frozenset((neighbour, block.number))
             if len(pair) == 2 and self.state.alive.get(neighbour) == life and pair not in self._joined:
                 self._joined.add(pair)
                 place = self.state.places.of(copy.call.site)
                 self.row("adjacent", "likely", pair).add(number, nbytes, place, neighbour, block.number)
-        self._begins[start] = self._ends[start + nbytes] = block.number, self.state.alive[block.number]
+        here = block.number, self.state.alive[block.number]
+        self._begins[allocation, start] = self._ends[allocation, start + nbytes] = here

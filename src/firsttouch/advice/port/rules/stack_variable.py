@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import itemgetter
+
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.profile.calls import CudaWait
 from firsttouch.program.trace import TracedCopy, TracedStep
@@ -26,28 +29,28 @@ class StackVariable(Hazard):
 
     def __init__(self, state: ProgramState, rows: FindingRows) -> None:
         super().__init__(state, rows)
-        self._waiting: list[tuple[int, TracedCopy]] = []
+        self._waiting: dict[int, list[tuple[int, TracedCopy]]] = {}
+        """By thread."""
 
     def take(self, number: int, step: TracedStep) -> None:
         if isinstance(step, TracedCopy) and step.call.host == "stack" and step.way in ("h2d", "d2h"):
             if step.call.blocking:
                 self._add("blocking", number, step)
             else:
-                self._waiting.append((number, step))
+                self._waiting.setdefault(step.call.thread, []).append((number, step))
         elif isinstance(step, CudaWait) and self._waiting:
             self._waited(step.thread, step.stack)
         elif isinstance(step, TracedCopy) and step.call.blocking and self._waiting:
             self._waited(step.call.thread, 0)
 
     def finish(self) -> None:
-        for number, copy in self._waiting:
+        for number, copy in sorted(chain.from_iterable(self._waiting.values()), key=itemgetter(0)):
             self._judge_copy(number, copy, 0)
 
     def _waited(self, thread: int, stack: int) -> None:
         """stack: the thread's stack pointer; 0: unknown."""
-        for earlier, copy in [row for row in self._waiting if row[1].call.thread == thread]:
+        for earlier, copy in self._waiting.pop(thread, ()):
             self._judge_copy(earlier, copy, stack)
-        self._waiting = [row for row in self._waiting if row[1].call.thread != thread]
 
     def _judge_copy(self, number: int, copy: TracedCopy, stack: int) -> None:
         address = copy.call.target if copy.way == "d2h" else copy.call.source

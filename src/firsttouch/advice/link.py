@@ -1,0 +1,71 @@
+"""How fast page-locked memory is copied on the machine of a profile, if a run has measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from firsttouch.advice.advisor import RUNS
+from firsttouch.base.errors import UsageError
+from firsttouch.machine.allocators.properties import common_allocator
+from firsttouch.model.costs import Price, Unmeasured
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.profile.content import Profile
+from firsttouch.profile.link import LinkSpeed, LinkWay
+from firsttouch.profile.schema import Header
+from firsttouch.records.reading import has_results, load_results
+from firsttouch.records.schema import DeviceInfo, Machine
+
+
+class MeasuredLink:
+    """The copies that a run measured. source: its directory."""
+
+    def __init__(self, source: str, prices: MeasuredPrices) -> None:
+        self.source = source
+        self._prices: dict[LinkWay, Price] = {}
+        ways: tuple[LinkWay, ...] = ("h2d", "d2h")
+        for way in ways:
+            with suppress(Unmeasured):
+                self._prices[way] = prices["copy", way, common_allocator("page-locked")]
+
+    def __bool__(self) -> bool:
+        return bool(self._prices)
+
+    def seconds(self, way: LinkWay, nbytes: int) -> float | None:
+        return self._prices[way].of(nbytes).value * 1e-9 if way in self._prices else None
+
+
+def link_speed(profile: Profile) -> LinkSpeed | None:
+    """What the newest run on the machine of a profile measured: of the profile's own directory, or of those where runs
+    are kept. None if no run did, or if nothing was copied.
+    """
+    if not any(journal.copies for journal in profile.journals):
+        return None
+    for directory in _runs(profile.directory):
+        with suppress(UsageError):
+            results = load_results(directory)
+            device = _same_device(results.machine, profile.header)
+            if device is None:
+                continue
+            link = MeasuredLink(str(directory), MeasuredPrices(results.machine, results.records, device))
+            if link:
+                return link
+    return None
+
+
+def _runs(profile: Path) -> Iterator[Path]:
+    """Results directories, the likeliest first."""
+    if has_results(profile):
+        yield profile
+    with suppress(OSError):
+        yield from sorted(filter(has_results, RUNS.glob("*")), key=lambda path: -path.stat().st_mtime)
+
+
+def _same_device(machine: Machine, header: Header) -> DeviceInfo | None:
+    """The device of a run that is a GPU of the profile: by its UUID, or by its model on a host of the same name."""
+    known = [device for device in machine.devices if device.available and device.modelled is None]
+    uuids = {gpu.uuid for gpu in header.gpus} - {""}
+    models = {gpu.model for gpu in header.gpus} if machine.host == header.host else set()
+    by_uuid = (device for device in known if device.facts.get("uuid") in uuids)
+    return next(by_uuid, None) or next((device for device in known if device.product in models), None)
