@@ -80,3 +80,18 @@ def test_names_from_the_target_are_text_on_the_page(tmp_path: Path):
 def test_a_profile_without_calls_has_no_such_part(tmp_path: Path):
     assert ported_page(read(profiles.write(tmp_path / "plain"))) is None
     assert ported_page(read(Path(__file__).parents[2] / "results" / "h200-profile")) is None
+
+
+def test_the_page_names_all_processes_and_the_copies_that_no_unified_buffer_replaces(tmp_path: Path):
+    first, second = (Calls(pid=pid) for pid in (100, 200))
+    for calls in (first, second):
+        block = calls.block(2**20, line=1)
+        calls.copy(block, calls.host(2**20), 2**20, line=2)
+    managed = first.block(2**20, kind="managed")
+    first.copy(managed, first.host(2**20), 2**20, line=3)
+    page = ported_page(read(profile(tmp_path / "p", first.traced, second.traced, callers=names())))
+    assert page is not None
+    tables = {table.anchor: table for table in page.tables}
+    assert [row[1] for row in tables["port-processes"].rows] == ["100", "200"]
+    (row,) = tables["other-copies"].rows
+    assert (row[0], row[1], row[2], row[3]) == ("of managed memory", "main p.cu:3", "1", "1 MiB")

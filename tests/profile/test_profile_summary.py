@@ -30,7 +30,7 @@ def summary_of(directory, *lines, **changes):
 
 def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
-    peaks = "peak 1000 MiB on the host at 1 s (phase solve), 500 MiB on gpu:0"
+    peaks = "peak at least 800 MiB and at most 1000 MiB on the host at 1 s (phase solve), 500 MiB on gpu:0"
     assert headline(summary) == f"./app arg (exit status 3): {peaks}"
     assert (summary.host.peak.bytes, summary.host.peak.t, summary.host.processes) == (1000 * MiB, 1.0, 2)
     assert (summary.gpus[0].before, summary.gpus[0].rise.bytes, summary.gpus[0].rise.t) == (600 * MiB, 500 * MiB, 3.0)
@@ -145,6 +145,34 @@ def test_the_proportional_size_is_told_with_what_was_resident_when_it_was_read(t
     host = summary_of(tmp_path, rows).host
     assert (host.pss.bytes, host.pss.t) == (70 * MiB, 3.9)
     assert host.pss_resident == pytest.approx(80 * MiB, abs=8)
+
+
+def of_total(column, value):
+    return s.Samples(of="total", columns=[column], rows=[[0.0, value * MiB]])
+
+
+def of_machine(anonymous, mapped):
+    return s.Samples(of="machine", columns=["anon_pages", "mapped"], rows=[[0.0, anonymous * MiB, mapped * MiB]])
+
+
+@pytest.mark.parametrize(
+    ("lines", "least", "most", "told"),
+    [
+        ([], 800, 1000, ["at least 800 MiB", "at most 1000 MiB"]),
+        ([of_total("largest", 900)], 900, 1000, ["at least 900 MiB", "at most 1000 MiB"]),
+        # 200 of the sum may be shared; the machine has 700 of its own and 120 shared in all programs
+        ([of_total("shared", 200), of_machine(700, 120)], 800, 820, ["at least 800 MiB", "at most 820 MiB"]),
+        ([of_total("shared", 200), of_machine(700, 105)], 800, 805, ["peak 805 MiB"]),
+        ([of_total("shared", 200), of_machine(9000, 9000)], 800, 1000, ["at most 1000 MiB"]),
+        ([s.Samples(of="total", columns=["pss"], rows=[[1.0, 870 * MiB]])], 800, 1000, ["about 870 MiB"]),
+        # read with little memory, this tells nothing of the peak
+        ([s.Samples(of="total", columns=["pss"], rows=[[0.2, 150 * MiB]])], 800, 1000, ["at least 800 MiB"]),
+    ],
+)
+def test_of_pages_that_processes_share_the_peak_has_bounds(tmp_path, lines, least, most, told):
+    summary = summary_of(tmp_path, *lines)
+    assert (summary.host.least, summary.host.most) == (least * MiB, most * MiB)
+    assert_states(headline(summary), *told)
 
 
 def test_nodes_have_what_the_target_uses(tmp_path):

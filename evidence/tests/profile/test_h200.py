@@ -31,8 +31,14 @@ def test_a_program_whose_moves_are_known() -> None:
 
 
 def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no_other() -> None:
+    """But for what was added to summaries since."""
     summary = msgspec.structs.replace(summarise(read(stored_run("h200-profile"))), firsttouch="", directory="")
-    assert hashlib.sha256(msgspec.json.encode(summary)).hexdigest()[:16] == "cd75764653cc442b"
+    plain = msgspec.to_builtins(summary)
+    later = ((plain, ["by_line"]), (plain["host"], ["least", "most"]), (plain["trace"], ["by_process", "damaged"]))
+    for part, names in later:
+        for name in names:
+            del part[name]
+    assert hashlib.sha256(msgspec.json.encode(plain)).hexdigest()[:16] == "cd75764653cc442b"
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,10 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     return [*_fitted(sections, MOST_LINES - len(last)), *last]
 
 
-_CUT_FIRST = {"pages": 0, "faults": 2, "phases": 3, "processes": 2, "trace": 3, "memory": 2, "lines": 9}
+_CUTS = (
+    *(("pages", 0), ("faults", 2), ("phases", 3), ("processes", 2), ("trace", 3), ("memory", 2), ("lines", 9)),
+    *(("faults", 0), ("phases", 0), ("processes", 0), ("memory", 1), ("trace", 1)),
+)
 """The sections in the order in which they are cut, and how many lines of each then remain."""
 
 
@@ -57,9 +60,9 @@ def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
     excess, cut = sum(map(len, sections.values())) - room, dict[str, int]()
     if excess > 0:
         excess += 1  # the line that says so
-        for name, kept in _CUT_FIRST.items():
-            removed = min(max(0, excess), max(0, len(sections[name]) - kept))
-            cut |= {name: removed} if removed else {}
+        for name, kept in _CUTS:
+            removed = min(max(0, excess), max(0, len(sections[name]) - cut.get(name, 0) - kept))
+            cut |= {name: cut.get(name, 0) + removed} if removed else {}
             excess -= removed
     shown = [line for name, of in sections.items() for line in of[: len(of) - cut.get(name, 0)]]
     if cut:
@@ -270,19 +273,19 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
             f"{groups}, {unified.cpu_faults:,} CPU faults, thrashing {unified.thrashing:,} times{_remote(unified)}",
         )
         head = ""
-    if len(trace.by_process) > 1:
-        for of_process in trace.by_process[:_MOST_PROCESSES]:
-            yield _row(head, _of_process(summary, of_process))
-            head = ""
-        if (more := len(trace.by_process) - _MOST_PROCESSES) > 0:
-            yield _row("", f"{more:,} more processes that used CUDA, in the report")
     copies = [
         f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
-    done = f"{together}copies {'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
+    at_least = "(at least) " if trace.lost or trace.left_out or trace.damaged else ""
+    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
     yield _row(head, done)
+    of_each = trace.by_process if len(trace.by_process) > 1 else []
+    for of_process in of_each[:_MOST_PROCESSES]:
+        yield _row("", _of_process(summary, of_process))
+    if len(of_each) > _MOST_PROCESSES:
+        yield _row("", f"{len(of_each) - _MOST_PROCESSES:,} more processes that used CUDA, in the report")
     for of in trace.alive:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:

@@ -114,5 +114,7 @@ class ProcessJournal:
     """Records for which CUPTI had no room."""
     left_out: int = 0
     """Records that are not in the journal, because it was full or the disk was."""
+    damaged: bool = False
+    """Whether records are missing, or may be others, since the file was damaged."""
     traced: bool = False
     """Whether CUPTI recorded in this process."""

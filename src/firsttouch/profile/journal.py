@@ -333,6 +333,7 @@ class JournalReader:
         except struct.error:
             raise self._file.broken() from None
         if damage := self._damage():
+            into.damaged = True
             into.notices.append(LayerNotice(t=self._file.opened, layer="trace", text=damage))
         into.pid, into.opened, into.left_out = self._file.pid, self._file.opened, self._file.left_out
         into.marks.sort(key=lambda mark: mark.t)

@@ -104,6 +104,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     driver drops records without telling when they come faster than CUPTI takes them.
     """
     by_process: list[OfProcess] = []
+    damaged: int = 0
+    """Journals that were damaged, so that all numbers are at least what they say."""
 
 
 def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
@@ -188,6 +190,7 @@ def traced(
         left_out=sum(journal.left_out for journal in traced_journals),
         missing=missing_bytes(unified, managed),
         by_process=_by_process(traced_journals),
+        damaged=sum(journal.damaged for journal in traced_journals),
     )
 
 

@@ -13,7 +13,7 @@ from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFindi
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
-from firsttouch.advice.port.wording import wait_words
+from firsttouch.advice.port.wording import COPIES_OF, wait_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
 from firsttouch.machine.allocators.properties import common_allocator
@@ -56,8 +56,10 @@ def ported_page(profile: Profile) -> PortedPage | None:
     course = list(moments(run, partners(run)))
     candidates = [
         _edit_table(edits(run, port, Places(profile.callers), _FIRST), port),
+        _process_table(port),
         _waits(port),
         _block_table(port),
+        _other_copies(port),
         _findings(port),
         _needless(port),
         _searched(port),
@@ -101,6 +103,30 @@ def _edit_table(changes: Sequence[Edit], port: PortFindings) -> ProfileTable:
     )
     rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
     return ProfileTable("edits", "What to change", EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
+
+
+def _process_table(port: PortFindings) -> ProfileTable:
+    """The processes that used CUDA, if there are several."""
+    table = ProfileTable("port-processes", "Processes that used CUDA")
+    table.heads = ["rank", "pid", "command", "copies", "bytes", "saved at most", "hazards"]
+    titles = all_rules()
+    for row in port.processes[:MOST_ROWS]:
+        hazards = DASH if row.hazards is None else ", ".join(titles[kind].title for kind in row.hazards) or "none"
+        command = plain(" ".join(row.command), 120)
+        cells = [plain(row.rank, 20) or DASH, str(row.pid), command, f"{row.copies:,}", size(row.copied)]
+        table.rows.append([*cells, size(row.saved), hazards])
+    if table.rows:
+        table.notes.append(f"The tables below are of process {port.pid}.")
+    return table
+
+
+def _other_copies(port: PortFindings) -> ProfileTable:
+    table = ProfileTable("other-copies", "Copies that a unified version makes too, or that are none between buffers")
+    table.heads = ["copies", "where", "number", "bytes"]
+    for row in port.other_copies:
+        places = plain(named_places(row.places), 300)
+        table.rows.append([COPIES_OF[row.of], places, f"{row.copies:,}", size(row.bytes)])
+    return table
 
 
 def _block_table(port: PortFindings) -> ProfileTable:

@@ -10,7 +10,7 @@ from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import host_peak, how_ended
 from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
-from firsttouch.profile.trace import Moves, UnifiedMemory
+from firsttouch.profile.trace import CopyTotals, Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
 from firsttouch.records.text import compact, count, join_names, percent
 from firsttouch.report.profile_panels import plain, when
@@ -358,7 +358,17 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
         ]
         copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
     copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
-    return [moved, copies, *_moves_by_part(trace), *_alive_tables(trace)]
+    return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
+
+
+def _copies_by_process(trace: TraceSummary) -> ProfileTable:
+    table = ProfileTable("copies-by-process", "Copies and kernels of each process that used CUDA")
+    table.heads = ["pid", "direction", "copies", "bytes", "kernels", "allocations"]
+    for row in trace.by_process if len(trace.by_process) > 1 else ():
+        for copies in row.copies or [CopyTotals("")]:
+            cells = [str(row.pid), copies.direction or DASH, whole(copies.records), size(copies.bytes)]
+            table.rows.append([*cells, whole(row.kernels), whole(row.allocations)])
+    return table
 
 
 def _moves_by_part(trace: TraceSummary) -> Iterator[ProfileTable]:

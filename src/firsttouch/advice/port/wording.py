@@ -20,7 +20,7 @@ from firsttouch.profile.headline import short
 from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
-_OF: Mapping[str, str] = {
+COPIES_OF: Mapping[str, str] = {
     "managed": "of managed memory",
     "array": "of arrays of the texture units",
     "static": "of static variables of the device",
@@ -76,7 +76,8 @@ def wait_words(wait: NeededWait) -> str:
 def other_copies(rows: Sequence[OtherCopies]) -> str:
     """Such as '60 copies (2.5 GiB) of managed memory'."""
     return join_names(
-        [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) {_OF[row.of]}" for row in rows], "and"
+        [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) {COPIES_OF[row.of]}" for row in rows],
+        "and",
     )
 
 
