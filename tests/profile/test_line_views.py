@@ -75,7 +75,7 @@ def test_ranges_of_libraries_are_no_phases(tmp_path: Path):
         for i, (name, source, domain) in enumerate(ranges)
         for kind in ("begin", "end")
     ]
-    summary = summarise(read(stored(tmp_path / "p", training(), *marks)))
+    summary = summarise(read(stored(tmp_path / "p", training(0), *marks)))
     assert [phase.name for phase in summary.phases] == ["load", "step", "cg"]
     assert summary.by_line is not None
     assert summary.by_line.library_ranges == {"TSL": 1}

@@ -134,7 +134,7 @@ def stored(directory: Path, program: TimedProgram, *lines: ProfileLine, version:
     for copy in program.journal.copies:
         written.add("copy", **_times(copy), bytes=copy.bytes, direction=1 if copy.direction == "h2d" else 2,
                     source=kinds.index(copy.source), target=kinds.index(copy.target))  # fmt: skip
-    (directory / f"journal-{program.calls.pid}-0.bin").write_bytes(written.content)
+    (directory / f"journal-{program.calls.pid}-0.bin").write_bytes(written.file)
     return directory
 
 

@@ -50,6 +50,8 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
 
 _CUT_FIRST = {"pages": 0, "faults": 2, "phases": 3, "processes": 2, "trace": 3, "memory": 2, "lines": 9}
 """The sections in the order in which they are cut, and how many lines of each then remain."""
+_CUT_FIRST_WITH_LINES = {"pages": 0, "phases": 0, "trace": 2, "faults": 1, "processes": 2, "memory": 2, "lines": 12}
+"""The same where it is told what lines cost, which says more than phases and sums of copies."""
 
 
 def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
@@ -57,8 +59,9 @@ def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
     excess, cut = sum(map(len, sections.values())) - room, dict[str, int]()
     if excess > 0:
         excess += 1  # the line that says so
-        for name, kept in _CUT_FIRST.items():
+        for name, kept in (_CUT_FIRST_WITH_LINES if sections["lines"] else _CUT_FIRST).items():
             removed = min(max(0, excess), max(0, len(sections[name]) - kept))
+            removed += name == "phases" and len(sections[name]) == removed + 1  # which has nothing but a heading then
             cut |= {name: removed} if removed else {}
             excess -= removed
     shown = [line for name, of in sections.items() for line in of[: len(of) - cut.get(name, 0)]]

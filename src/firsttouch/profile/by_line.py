@@ -8,6 +8,7 @@ Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ STAGED = 64 << 10
 """The driver takes a copy to the device of so many bytes of pageable memory at once, without waiting."""
 PREALLOCATED = 1 << 30
 """Bytes that a library obtains at once and that are told, also if a line of the user led to it: a pool of its own."""
+LOCKED: Literal["page-locked"] = "page-locked"
 MOST_ROWS = 200
 _LAUNCHING = CudaLaunch, CudaMove
 
@@ -54,7 +56,9 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     device, by libraries alone, or of PREALLOCATED bytes and more; queries: of free memory, by libraries alone.
 
     library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
-    calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies.
+    calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies;
+    memory_of: the library that obtained it, if it is page-locked and a library did, maybe to take on the way what the
+    program has elsewhere.
     rounds: how many times the line did it, where calls without a kernel between them are one time. seconds: on the
     link, None if no record tells; best: what page-locked memory would take for the same copies, None if unknown.
     saves: what page-locking would save on the link, at most; None if nothing, if it is unknown, or if the line copies
@@ -76,6 +80,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     h2d: int = 0
     d2h: int = 0
     memory: HostMemory = ""
+    memory_of: str = ""
     seconds: float | None = None
     best: float | None = None
     saves: float | None = None
@@ -126,7 +131,7 @@ def by_line(processes: Iterable[TracedProcess], names: CallerTable, link: LinkSp
     sums = _joined(readers)
     if not copies and not sums and not any(reader.work.last for reader in readers):
         return None
-    locked = (copy for copy in copies if copy.memory == "page-locked")
+    locked = (copy for copy in copies if copy.memory == LOCKED)
     speed = link or ReachedSpeed(TimedCopy(copy.way, copy.nbytes, copy.seconds) for copy in locked)
     rows = [*_copy_rows(copies, speed), *_trip_rows(copies), *_again_rows(copies), *sums]
     rows.sort(key=lambda row: (row.cost, row.h2d + row.d2h, row.calls), reverse=True)
@@ -146,6 +151,7 @@ class _Copy(msgspec.Struct, eq=False, gc=False):
     place: UserPlace
     way: LinkWay
     memory: HostMemory
+    memory_of: str
     nbytes: int
     round: int
     seconds: float
@@ -161,6 +167,30 @@ class _Copy(msgspec.Struct, eq=False, gc=False):
     @property
     def is_whole(self) -> bool:
         return self.compared >= self.nbytes
+
+
+class _LockedBlocks:
+    """Who obtained page-locked memory, by its addresses."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._owners: dict[int, tuple[int, str]] = {}
+        """The end of each block, and the library that obtained it."""
+
+    def note(self, call: CudaBlock, owner: str) -> None:
+        """A block begins or ends."""
+        if call.begins:
+            if call.address not in self._owners:
+                insort(self._begins, call.address)
+            self._owners[call.address] = call.address + call.bytes, owner
+        elif self._owners.pop(call.address, None):
+            del self._begins[bisect_left(self._begins, call.address)]
+
+    def owner(self, address: int) -> str:
+        """The library that obtained the memory at an address; '' if the program did, or if it is not known."""
+        i = bisect_right(self._begins, address) - 1
+        end, owner = self._owners[self._begins[i]] if i >= 0 else (0, "")
+        return owner if address < end else ""
 
 
 @dataclass
@@ -200,6 +230,7 @@ class _ProcessReader:
         self._round = 0
         self._called: dict[int, float] = {}
         """When the last call of each thread returned; of thread 0 those whose thread is not recorded."""
+        self._locked = _LockedBlocks()
         self._brought: dict[tuple[LinkWay, int, int], _Copy] = {}
         """The last copy to each address, by its way and size."""
         self._of_bytes: dict[tuple[LinkWay, int, int], _Copy] = {}
@@ -218,6 +249,8 @@ class _ProcessReader:
                     self._wait(self._places.of(call.site), call)
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaBlock | CudaQuery):
+                if isinstance(call, CudaBlock) and call.kind == "pinned":
+                    self._locked.note(call, self._places.made_by(call.site) if call.begins else "")
                 self._library_call(call)
                 self._called[0] = call.t
 
@@ -264,12 +297,13 @@ class _ProcessReader:
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
-        place = self._places.of(call.site)
+        place, memory = self._places.of(call.site), _memory_of(call, record, way)
         copy = _Copy(
             process=self._pid,
             place=place,
             way=way,
-            memory=_memory_of(call, record, way),
+            memory=memory,
+            memory_of=self._locked.owner(call.source if way == "h2d" else call.target) if memory == LOCKED else "",
             nbytes=nbytes,
             round=self._round,
             seconds=record.end - record.start if record else 0.0,
@@ -320,10 +354,10 @@ def _memory_of(call: CudaMove, record: CudaCopy | None, way: LinkWay) -> HostMem
     """The host's memory of a copy, as the driver states it, or else as the recorder found it."""
     stated = (record.source if way == "h2d" else record.target) if record else "unknown"
     if stated in ("pageable", "pinned"):
-        return "pageable" if stated == "pageable" else "page-locked"
+        return "pageable" if stated == "pageable" else LOCKED
     if call.host == "managed":
         return "managed"
-    return "page-locked" if call.host in PAGE_LOCKED else "pageable"
+    return LOCKED if call.host in PAGE_LOCKED else "pageable"
 
 
 def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
@@ -361,7 +395,7 @@ def _bytes_by_way(copies: Sequence[_Copy]) -> dict[str, Any]:
 
 
 def _copy_rows(copies: Sequence[_Copy], speed: LinkSpeed) -> Iterator[LineRow]:
-    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way, copy.memory)):
+    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way, copy.memory, copy.memory_of)):
         first, rounds = alike[0], _rounds(alike)
         timed = [copy for copy in alike if copy.seconds]
         times = [speed.seconds(copy.way, copy.nbytes) for copy in timed]
@@ -369,9 +403,15 @@ def _copy_rows(copies: Sequence[_Copy], speed: LinkSpeed) -> Iterator[LineRow]:
         saved = sum(copy.seconds for copy in timed) - best if best is not None else 0.0
         is_slower = first.memory == "pageable" and rounds > 1 and saved > 0
         yield LineRow(
-            **_where(first.place), **_bytes_by_way(alike), kind="copies", rounds=rounds, memory=first.memory, best=best,
+            **_where(first.place),
+            **_bytes_by_way(alike),
+            kind="copies",
+            rounds=rounds,
+            memory=first.memory,
+            memory_of=first.memory_of,
+            best=best,
             saves=saved if is_slower else None,
-        )  # fmt: skip
+        )
 
 
 def _trip_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:
