@@ -81,5 +81,8 @@ def test_copies_that_restore_stay_copies(recorded: Path) -> None:
 
     traced = program("backprop", recorded)
     changes = edits(traced.run, traced.found, traced.places, STRATEGIES["managed"])
-    assert [edit.what for edit in changes] == ["allocate", "drop", "keep"]
-    assert changes[-1].lines == ["backprop_cuda.cu:169"]
+    by_what = {edit.what: edit.lines for edit in changes}
+    assert [*by_what] == ["allocate", "drop", "wait", "free", "keep"]
+    assert by_what["keep"] == ["backprop_cuda.cu:169"]
+    assert "backprop_cuda.cu:169" not in by_what["drop"]
+    assert by_what["wait"] == ["backprop_cuda.cu:180"], "the first copy back after the last kernel"

@@ -228,22 +228,23 @@ def test_a_gpu_with_points_of_its_own_is_not_said_to_be_equal() -> None:
     latency = msgspec.structs.replace(latency, factors={"size": 1}, stands_for=context.stands_for)
     known = [context, latency, msgspec.structs.replace(context, device="cuda:2", stands_for=[])]
     held = Results(results(Node()).machine, request, known).records
-    assert measured_on(held[:1]) == "measured on cuda:0, for 3 equal GPUs"
-    assert measured_on(held[:2]) == "measured on cuda:0, for up to 4 equal GPUs"
+    assert measured_on(held[:1]) == "measured on cuda:0, which stands for 3 equal GPUs"
+    assert measured_on(held[:2]) == "measured on cuda:0, which stands for up to 4 equal GPUs"
     assert context.stands_for == latency.stands_for
 
 
 def test_records_say_what_they_hold_for() -> None:
     _, records = as_measured(Node(gpus=3))
     own = [r for r in records if r.experiment in ("context", "latency") and r.device == "cuda:0"]
-    assert measured_on(own) == "1 of 3 points measured on cuda:0, for 3 equal GPUs"
-    assert measured_on([r for r in own if r.experiment == "context"]) == "measured on cuda:0, for 3 equal GPUs"
+    assert measured_on(own) == "1 of 3 points measured on cuda:0, which stands for 3 equal GPUs"
+    of_contexts = measured_on([r for r in own if r.experiment == "context"])
+    assert of_contexts == "measured on cuda:0, which stands for 3 equal GPUs"
     assert measured_on([r for r in records if r.device == "cuda:1"]) == ""
     pair = next(r for r in records if r.experiment == "p2p-direct" and r.factors[PEER] == "cuda:1")
     others = [Location(device="cuda:1", peer="cuda:0"), Location(device="cuda:1", peer="cuda:2")]
     for number, words in ((1, "both directions"), (2, "3 equal pairs")):
         pair = msgspec.structs.replace(pair, stands_for=others[:number])
-        assert measured_on([pair]) == f"measured from cuda:0 to cuda:1, for {words}"
+        assert measured_on([pair]) == f"measured from cuda:0 to cuda:1, which stands for {words}"
 
 
 # ------------------------------------------------------------------------------------------ one worker for all pairs

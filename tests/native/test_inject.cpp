@@ -104,7 +104,7 @@ TEST_F(Inject, TheHeaderStatesTheBytesOfAllRecordsAndTheirSum) {
     Journal journal(folder_, small);
     for (std::uint64_t i = 0; i < 5000; ++i) {
         add(journal, i, i, std::string(i % 100, 'x'));
-        if (i % 1000 != 0) continue;
+        if (i % 1000 != 999) continue;
         std::ifstream file(files_of(folder_).front(), std::ios::binary);
         const std::string all(std::istreambuf_iterator<char>(file), {});
         const Read read = read_journal(files_of(folder_).front());

@@ -176,7 +176,7 @@ def profile(
     """A directory with the journals of processes. callers: names of the places of their calls; lines: more of
     profile.jsonl.
     """
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     profiles.write(directory, *(callers or {}).values(), *lines, command=["/app/p", "arg"])
     for traced in processes:
         (directory / f"journal-{traced.pid}-0.bin").write_bytes(journal(traced, version).file)

@@ -53,6 +53,7 @@ def test_pages_equal_what_the_program_wrote(how: str, cuda: PlayedCuda, tmp_path
     phases = said(printed)
     uses = [each for each in calls.calls if isinstance(each, HostUse)]
     assert all((use.bytes, use.since <= use.t) == (PAGES * PAGE, True) for use in uses)
+    assert [use.late for use in uses] == [False, True, True, False, False, False]  # two from a launch on
     assert [pages(use) for use in uses] == [
         phases["before"],
         set(),  # nothing was written while the first two kernels ran

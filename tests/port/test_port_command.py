@@ -121,6 +121,43 @@ def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_
         firsttouch.port(directory, process=5)
 
 
+def test_of_several_ranks_there_is_one_answer_and_each_is_named(tmp_path: Path):
+    for rank in range(3):
+        calls = Calls(pid=100)
+        block, host = calls.block(MIB, line=1), calls.host(MIB)
+        for _ in range(rank + 1):
+            calls.copy(block, host, MIB, line=2)
+            calls.launch(block)
+        directory = profile(tmp_path / "ranks" / f"rank-{rank}", calls.traced, callers=names())
+        header, *lines = (directory / "profile.jsonl").read_text().splitlines(keepends=True)
+        (directory / "profile.jsonl").write_text(
+            "".join([json.dumps(json.loads(header) | {"rank": str(rank)}) + "\n", *lines])
+        )
+    port = firsttouch.port(tmp_path / "ranks")
+    assert [(row["rank"], row["copies"], row["copied"]) for row in port["processes"]] == [
+        ("2", 3, 3 * MIB),
+        ("1", 2, 2 * MIB),
+        ("0", 1, MIB),
+    ]
+    assert port["directory"].endswith("rank-2")
+    assert_states(port["summary"], "3 processes", "3 MiB of 6 MiB", "6 copies", "6 MiB")
+    assert_states(
+        " ".join(call("port", tmp_path / "ranks").stdout.split()), "rank 0, 100", "rank 1, 100", "rank 2, 100"
+    )
+
+
+def test_of_many_processes_those_that_are_not_shown_are_counted(tmp_path: Path):
+    processes = []
+    for number in range(6):
+        calls = Calls(pid=200 + number)
+        calls.copy(calls.block(MIB), calls.host(MIB), MIB)
+        processes.append(calls.traced)
+    directory = profile(tmp_path / "p", *processes)
+    shown = call("port", directory).stdout
+    assert_states(" ".join(shown.split()), "6 processes", "2 more processes in the JSON")
+    assert len(shown.splitlines()) <= 25
+
+
 def test_the_program_is_printed_step_by_step_with_repeats_folded(tmp_path: Path):
     calls = Calls(pid=100)
     block, host = calls.block(MIB, line=1), calls.host(MIB)
@@ -157,7 +194,7 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("{dir}", "--", "./app"), "a directory and a command were given"),
         (("{dir}", "--out", "x"), "nothing is profiled; leave out --out"),
         (("--program", "--", "./app"), "--program shows a profile"),
-        (("{dir}/ranks",), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
+        (("{dir}/ranks", "--program"), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
         (("{dir}/none",), "holds no profile"),
         (("{dir}/exact",), "{dir}/exact is the second run of {dir}; name that"),
         (("{dir}",), "has no trace: CUPTI is missing: pip install it"),

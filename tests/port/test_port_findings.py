@@ -4,11 +4,14 @@ what only looks like it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
+from tests.profile.profiles import write
 from tests.texts import assert_states
 
 from firsttouch.advice.port.found import found, program_state, search, unseen_use
@@ -16,8 +19,10 @@ from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.rule import FindingRow
 from firsttouch.advice.port.wording import UnseenUse
 from firsttouch.profile.cuda import CallFrame
-from firsttouch.profile.schema import Caller
+from firsttouch.profile.reading import read
+from firsttouch.profile.schema import TOUCH_GRANULE, Caller, LayerState, TouchSamples
 from firsttouch.profile.symbols.names import function_name
+from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import told
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch
@@ -690,3 +695,53 @@ def test_what_runs_on_after_a_free_in_the_order_of_a_stream_is_not_that_of_the_f
     calls.host_use(host, MIB, writes=[(host, host + MIB)])
     calls.wait()
     assert kinds(calls) == []
+
+
+# ---------------------------------------------------------------------------------------------------- coverage
+
+
+def coverage_of(name: str, calls: Calls, **more: Any) -> tuple[bool, str]:
+    _, hazards = search(program_state(calls.run, names(), **more))
+    (found,) = (hazard.coverage() for hazard in hazards if hazard.name == name)
+    return found.searched, found.limit
+
+
+def touch_index(
+    tmp_path: Path, *, sampled: bool, rows: Sequence[tuple[int, int, int, int, int, int]] = ()
+) -> TouchIndex:
+    layers = [LayerState("faults", True)] if sampled else []
+    lines = [TouchSamples(t=1.0, every=8, rows=list(rows))] if rows else []
+    return TouchIndex(read(write(tmp_path / "p", *lines, layers=layers)), 100)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "touched", "place", "expected"),
+    [
+        (False, False, "other", (False, "not sampled")),
+        (True, False, "other", (False, "none sampled")),
+        (True, True, "other", (True, "")),
+        (True, False, "pinned", (True, "")),  # which the program allocated through CUDA itself
+    ],
+)
+def test_where_page_faults_were_sampled_nobody_is_told_to_sample_them(
+    tmp_path: Path, sampled: bool, touched: bool, place: str, expected: tuple[bool, str]
+):
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, host=place)
+    rows = [(0, 0, 0, host // TOUCH_GRANULE, MIB // TOUCH_GRANULE, 4)] if touched else []
+    touches = touch_index(tmp_path, sampled=sampled, rows=rows)
+    assert coverage_of("hidden", calls, touches=touches) == expected
+
+
+def test_without_copied_buffers_no_allocator_hides(tmp_path: Path):
+    calls = Calls()
+    calls.launch(calls.block(MIB, kind="managed"))
+    assert coverage_of("hidden", calls, touches=touch_index(tmp_path, sampled=True)) == (True, "")
+
+
+@pytest.mark.parametrize(("watched", "limit"), [(False, "not watched"), (True, "nothing recorded")])
+def test_where_the_host_was_watched_nobody_is_told_to_watch_it(watched: bool, limit: str):
+    calls = Calls()
+    calls.copy(calls.block(MIB), calls.host(MIB), MIB)
+    assert coverage_of("concurrent", calls, watched=watched) == (True, limit)

@@ -27,7 +27,7 @@ def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
     page = ported_page(read(directory))
     assert page is not None
     tables = {table.anchor: table for table in page.tables}
-    assert [*tables] == ["edits", "unified-memory", "solve-first", "hazards", "program"]
+    assert [*tables] == ["edits", "waits", "unified-memory", "solve-first", "hazards", "program"]
     assert page.answer == firsttouch.port(directory)["summary"]
     assert {row[5] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
     (finding,) = tables["solve-first"].rows

@@ -13,13 +13,23 @@ from typing import Any
 import msgspec
 import pytest
 from tests.port.test_third_party import KNOWN, findings_of
+from tests.texts import assert_states
 
-from firsttouch.advice.port.port_findings import PortFindings, SavedBytes, StepRecord
+from firsttouch.advice.port.port_findings import NeededWait, PortFindings, SavedBytes, StepRecord
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
-from firsttouch.advice.port.wording import PAGE, UnseenUse, headline, limit_words, unseen_sentences, worded_finding
+from firsttouch.advice.port.wording import (
+    PAGE,
+    UnseenUse,
+    headline,
+    limit_words,
+    unseen_sentences,
+    wait_words,
+    worded_finding,
+)
 from firsttouch.cli.ported import MOST_LINES, lines
 from firsttouch.profile.reading import read
+from firsttouch.profile.traced import CallLocation
 from firsttouch.report.ported import ported_page
 
 LARGE = {"streamcluster", "cfd", "simpleStreams"}
@@ -219,6 +229,15 @@ LESS = "A unified version of p saves at most 3 MiB of 6 MiB at the peak and"
 def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
     saved = SavedBytes(bytes=3 << 20, of=6 << 20, device=3 << 20, host=3 << 20, t=0.0)
     assert headline("p", saved, copies, 2 << 20, hazards, [], partial=False) == said
+
+
+@pytest.mark.parametrize("hazards", [0, 2])
+def test_the_answer_counts_the_waits_that_are_needed(hazards: int):
+    saved, place = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0), CallLocation("main", "/app/p.cu", 7)
+    wait = NeededWait(before="reads", copy=place, work=place, kernel="k", copies=1, records=[])
+    said = headline("p", saved, 3, 2 << 20, hazards, [wait])
+    assert ("wait" in said, "no hazard" in said, "fix 2 hazards" in said) == (True, False, hazards > 0)
+    assert_states(wait_words(wait), "p.cu:7", "k may still run")
 
 
 NOTHING_UNSEEN = UnseenUse(

@@ -243,7 +243,7 @@ def test_shared_memory_counts_once_in_pss_and_the_sum_says_so(tmp_path: Path) ->
     assert 64 * MiB <= profile.curves["total", "resident"].peak[1] < 80 * MiB
     assert profile.curves["total", "pss"].peak[1] < 24 * MiB
     assert summarise(profile).host.processes == 4
-    assert "the sum of 4 processes" in " ".join(printed.split())
+    assert "in 4 processes, in sum 6" in " ".join(printed.split())
 
 
 CHILDREN = """

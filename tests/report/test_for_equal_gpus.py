@@ -17,7 +17,7 @@ from firsttouch.records.schema import SCHEMA, Location, Record, encode
 from firsttouch.report.answers import answered
 
 RESULTS = Path(__file__).parents[2] / "results/h100-quick"
-EQUAL = "measured on cuda:0, for 2 equal GPUs"
+EQUAL = "measured on cuda:0, which stands for 2 equal GPUs"
 
 
 def written(directory: Path, *experiments: str) -> Path:
@@ -58,7 +58,9 @@ def test_page_and_terminal_say_it(tmp_path: Path) -> None:
 def test_a_comparison_says_it_and_repeats_the_call_as_it_was(directory: Path) -> None:
     comparison = compare_results([str(directory), str(RESULTS)])
     assert f"Most points were {EQUAL}." in notes(comparison)
-    comparison.sides[1].runs[0].conditions["run.equal GPUs"] = "most points were measured on cuda:0, for 7 equal GPUs"
+    comparison.sides[1].runs[0].conditions["run.equal GPUs"] = (
+        "most points were measured on cuda:0, which stands for 7 equal GPUs"
+    )
     assert f"{comparison.names[0].rpartition('/')[2]}: most points were {EQUAL}." in notes(comparison)
     assert any("firsttouch run --out" in text for text in what_to_type(comparison))
 

@@ -28,7 +28,8 @@ class Texts(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.texts: list[tuple[str, str]] = []
-        self.figures: list[list[str]] = []
+        self.figures: list[list[tuple[bool, str]]] = []
+        """Of each its texts, and whether they are in an image."""
         self.images: list[list[str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -47,7 +48,7 @@ class Texts(HTMLParser):
         if data.strip() and not {"script", "style"} & {*self.open}:
             self.texts.append((self.open[-1], data.strip()))
             if "figure" in self.open:
-                self.figures[-1].append(data.strip())
+                self.figures[-1].append(("svg" in self.open, data.strip()))
             if "svg" in self.open:
                 self.images[-1].append(data.strip())
 
@@ -75,14 +76,29 @@ def page(predicted: Path, found: Any) -> Texts:
     return texts
 
 
-def test_title_and_every_figure_say_that_it_is_predicted(page: Texts):
+def test_the_title_and_every_figure_say_once_that_it_is_predicted(page: Texts):
     titles = [text for tag, text in page.texts if tag in ("title", "h1")]
     assert titles
     assert all(title.startswith("Predicted: ") for title in titles)
     assert all(any(map(SAID.fullmatch, image)) for image in page.images)
     assert page.figures
     for figure in page.figures:
-        assert any(SAID.match(text) and ": " in text for text in figure)
+        in_image, beside = (
+            [SAID.match(text) for image, text in figure if image is is_image] for is_image in (True, False)
+        )
+        assert any(beside) is not any(in_image)
+    said = [text for tag, text in page.texts if re.match("predicted(:|, not)", text, re.IGNORECASE)]
+    assert said == [*titles, said[-1]]
+
+
+def test_several_machines_on_a_page_are_told_apart_everywhere(tmp_path: Path):
+    call("run", "latency", "--device", "model:gh200", "--device", "model:mi300a", "--out", tmp_path / "run")
+    call("report", tmp_path / "run")
+    texts = Texts()
+    texts.feed((tmp_path / "run" / "report.html").read_text())
+    whole = [text for _, text in texts.texts]
+    assert any(re.match("Predicted for gh200: ", text) for text in whole)
+    assert any(re.match("Predicted for mi300a: ", text) for text in whole)
 
 
 def test_a_page_says_what_is_not_modelled(page: Texts):

@@ -245,7 +245,7 @@ def _layers(spec: Any) -> list[Any]:
 def test_a_plain_run_says_for_which_pairs_its_messages_hold_and_draws_no_matrix_of_one_pair() -> None:
     node = Node(every=False)
     said = texts(screen_of(node))
-    assert said["Messages between GPUs"].endswith("measured from cuda:0 to cuda:1, for 56 equal pairs")
+    assert said["Messages between GPUs"].endswith("measured from cuda:0 to cuda:1, which stands for 56 equal pairs")
     assert "all 28 pairs equal" in said["Copies between GPUs, both ways"]
     figures = {}
     for name in ("p2p-direct", "p2p-message", "p2p-copy", "p2p-latency"):

@@ -2,6 +2,9 @@
 // without it nothing is called back; if FIRSTTOUCH_EXACT is set, STANDIN_SANITIZER is that of the one for the Sanitizer
 // API. CUDA_INJECTION64_PATH is loaded first, as the driver does. Other variables:
 //   STANDIN_CUDA_MEMORY     bytes of the device's memory; 64 GiB by default
+//   STANDIN_CUDA_LATE       1: the device does nothing before the program waits for it, as late as CUDA allows, so that
+//   a
+//                           program that does not wait where it has to reads old data
 //   STANDIN_CUDA_FUNCTIONS  1: launches carry functions instead of kernels, so that cuFuncGetParamInfo takes them
 #include "cuda_driver.hpp"
 
@@ -14,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -51,6 +55,7 @@ struct Symbol {
 
 struct State {
     std::mutex mutex;
+    std::deque<std::function<void()>> to_do;  // of a device that is late
     Functions cupti;
     std::map<Address, Block> blocks;
     std::multimap<std::size_t, Address> free_parts;
@@ -187,21 +192,76 @@ int play(std::uint32_t id, const char* name, const void* parameters, int (*body)
     return state().cupti.call == nullptr ? body(user) : state().cupti.call(id, name, parameters, body, user);
 }
 
-int run(const Copy& copy) {
-    std::memmove(reinterpret_cast<void*>(copy.target), reinterpret_cast<const void*>(copy.source), copy.bytes);
-    record(copy, copy.bytes);
+namespace {
+
+bool is_late() {
+    const char* const text = std::getenv("STANDIN_CUDA_LATE");
+    return text != nullptr && std::strcmp(text, "1") == 0;
+}
+
+// The device does some work, now or before the next wait.
+int begin_work(std::function<void()> work) {
+    if (!is_late()) return work(), success;
+    const std::scoped_lock lock(state().mutex);
+    state().to_do.push_back(std::move(work));
     return success;
+}
+
+int wait_for_work() {
+    for (;;) {
+        std::function<void()> work;
+        {
+            const std::scoped_lock lock(state().mutex);
+            if (state().to_do.empty()) return success;
+            work = std::move(state().to_do.front());
+            state().to_do.pop_front();
+        }
+        work();
+    }
+}
+
+void copy_bytes(const Copy& copy, const void* source) {
+    std::memmove(reinterpret_cast<void*>(copy.target), source, copy.bytes);
+    record(copy, copy.bytes);
+}
+
+}  // namespace
+
+// As the manual says under "API synchronization behavior": of memory that is not locked, what a copy to the device
+// brings is read at once, and a copy to the host waits. Of managed memory it says nothing, so that no copy waits for
+// it.
+int run(const Copy& copy) {
+    const void* const source = reinterpret_cast<const void*>(copy.source);
+    const Memory of_host = memory_at(copy.direction == to_host ? copy.target : copy.source);
+    const bool is_to_plain = copy.direction == to_host && of_host == pageable;
+    const bool waits = is_to_plain || (copy.direction != on_device && of_host != managed && !copy.is_asynchronous);
+    if (waits) return wait_for_work(), copy_bytes(copy, source), success;
+    if (copy.direction == to_device && memory_at(copy.source) == pageable) {
+        const char* const first = static_cast<const char*>(source);
+        return begin_work(
+            [copy, bytes = std::vector<char>(first, first + copy.bytes)] { copy_bytes(copy, bytes.data()); });
+    }
+    return begin_work([copy, source] { copy_bytes(copy, source); });
 }
 int run(const Launch& launch) {
-    if (launch.kernel->body != nullptr) launch.kernel->body(launch.arguments);
-    if (state().cupti.ran != nullptr)
-        state().cupti.ran(launch.kernel->name.c_str(), &launch.grid.x, &launch.block.x, number(launch.stream));
-    return success;
+    std::vector<std::vector<char>> values;
+    for (std::size_t i = 0; i < launch.kernel->parameters.size() && is_late(); ++i) {
+        const char* const value = static_cast<const char*>(launch.arguments[i]);
+        values.emplace_back(value, value + launch.kernel->parameters[i].bytes);
+    }
+    return begin_work([launch, values]() mutable {
+        std::vector<void*> arguments;
+        for (std::vector<char>& value : values) arguments.push_back(value.data());
+        if (launch.kernel->body != nullptr) launch.kernel->body(values.empty() ? launch.arguments : arguments.data());
+        if (state().cupti.ran != nullptr)
+            state().cupti.ran(launch.kernel->name.c_str(), &launch.grid.x, &launch.block.x, number(launch.stream));
+    });
 }
 int run_fill(Address target, unsigned char value, std::size_t bytes) {
-    std::memset(reinterpret_cast<void*>(target), value, bytes);
-    if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
-    return success;
+    return begin_work([=] {
+        std::memset(reinterpret_cast<void*>(target), value, bytes);
+        if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
+    });
 }
 bool launches_carry_functions() {
     const char* const text = std::getenv("STANDIN_CUDA_FUNCTIONS");
@@ -263,13 +323,13 @@ int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
     });
 }
 int release(Address address) {
-    return call<cuMemFree_v2>({address}, [&] { return end(address); });
+    return call<cuMemFree_v2>({address}, [&] { return wait_for_work(), end(address); });
 }
 int release_on_stream(Address address, Stream* stream) {
     return call<cuMemFreeAsync>({address, stream}, [&] { return end(address); });
 }
 int release_pinned(void* address) {
-    return call<cuMemFreeHost>({address}, [&] { return end(reinterpret_cast<Address>(address)); });
+    return call<cuMemFreeHost>({address}, [&] { return wait_for_work(), end(reinterpret_cast<Address>(address)); });
 }
 int lock(void* address, std::size_t bytes, unsigned flags) {
     return call<cuMemHostRegister_v2>({address, bytes, flags}, [&] {
@@ -284,6 +344,7 @@ int lock(void* address, std::size_t bytes, unsigned flags) {
 }
 int unlock(void* address) {
     return call<cuMemHostUnregister>({address}, [&] {
+        wait_for_work();
         const Address begun = reinterpret_cast<Address>(address);
         std::size_t bytes = 0;
         {
@@ -323,6 +384,7 @@ int copy_rows(const Copy& copy, const Rows& rows) {
                                   side(copy.target, rows.target_pitch, copy.direction == to_host), copy.bytes,
                                   rows.count};
     const auto work = [&] {
+        wait_for_work();
         for (std::size_t i = 0; i < rows.count; ++i)
             std::memmove(reinterpret_cast<void*>(copy.target + i * rows.target_pitch),
                          reinterpret_cast<const void*>(copy.source + i * rows.source_pitch), copy.bytes);
@@ -374,13 +436,13 @@ int launch(const Launch& launch) {
 }
 
 int wait_for_context() {
-    return call<cuCtxSynchronize>({}, [] { return success; });
+    return call<cuCtxSynchronize>({}, [] { return wait_for_work(); });
 }
 int wait_for_stream(Stream* stream) {
-    return call<cuStreamSynchronize>({stream}, [] { return success; });
+    return call<cuStreamSynchronize>({stream}, [] { return wait_for_work(); });
 }
 int wait_for_event(Event* event) {
-    return call<cuEventSynchronize>({event}, [] { return success; });
+    return call<cuEventSynchronize>({event}, [] { return wait_for_work(); });
 }
 int memory_info(std::size_t* free, std::size_t* total) {
     return call<cuMemGetInfo_v2>({free, total}, [&] {

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.answer import Edit
-from firsttouch.advice.port.places import Places, line_of
-from firsttouch.advice.port.port_findings import PortBlock, PortFindings
+from firsttouch.advice.port.places import Places, line_of, program_place
+from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, NeededWait, PortBlock, PortFindings
 from firsttouch.machine.allocators.properties import is_plain_host
-from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import PAGE_LOCKED
-from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
-from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
 
 
@@ -56,15 +54,26 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         if is_plain_host(strategy.host_arrays):
             return _edits_of_needless_copies(found) or _edits_of_fewer_copies(copies)
         return _edits_locking(paired, strategy.host_arrays, copies)
-    changes = [_edit_allocating(paired, strategy.allocator), _edit_dropping(copies)]
-    for restoring in (f for f in found.counted if f.kind == "restoring"):
-        text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')}, from a separate buffer"
-        changes.append(Edit("keep", text, _lines(restoring.places), restoring.count, restoring.bytes))
+    joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
+    paired = [block for block in paired if block.number in joined]
+    changes = [
+        _edit_allocating(paired, strategy.allocator),
+        *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
+        *_edits_waiting(found.waits),
+        *_edits_freeing(run, {block.number for block in paired}, places),
+        *_edits_of_copies(
+            found.copy_calls, "keep", "restoring", "keep {}, from a separate buffer", "restoring copy",
+            "restoring copies"
+        ),
+        *_edits_of_copies(
+            found.copy_calls, "keep", "shared", "keep {} of a host array that is now another buffer", "copy", "copies"
+        ),
+    ]  # fmt: skip
     begin = compute_begins(run)
     if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
         words = [*(["advise"] if strategy.advise else ()), *(["prefetch"] if strategy.prefetch else ())]
         size = sum(block.bytes for block in paired)
-        text, line = f"{' and '.join(words)} before the kernels that use them", _place(launch.call.site, places)
+        text, line = f"{' and '.join(words)} before the kernels that use them", program_place(launch.call.site, places)
         changes.append(Edit(words[-1], text, _lines([line]), len(paired), size))
     return changes
 
@@ -83,13 +92,11 @@ def _edits_of_needless_copies(found: PortFindings) -> list[Edit]:
         return []
     number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
     text = f"drop {count(number, 'copy', 'copies')} whose bytes the other side already has"
-    return [Edit("omit", text, _lines(row.place for row in rows), number, size)]
-
-
-def _place(site: CallSite, places: Places) -> CallLocation:
-    """The place of a call in the program: of one that a library of the vendor makes, where the program calls that."""
-    program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
-    return places.of(site[program_frame:])
+    changes = [Edit("omit", text, _lines(row.place for row in rows), number, size)]
+    if waiting := [row for row in rows if row.only_wait]:
+        lines, copies = _lines(row.place for row in waiting), sum(row.copies for row in waiting)
+        changes.append(Edit("wait", "wait for the device there, as these copies did", lines, copies, 0))
+    return changes
 
 
 def _lines(places: Iterable[CallLocation]) -> list[str]:
@@ -107,13 +114,39 @@ def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
     """The copies between the host and blocks, with their places."""
     copies = (s for s in run.steps if isinstance(s, TracedCopy) and s.way in ("h2d", "d2h"))
-    return [(copy, _place(copy.call.site, places)) for copy in copies if copy.device.block in blocks]
+    return [(copy, program_place(copy.call.site, places)) for copy in copies if copy.device.block in blocks]
 
 
-def _edit_dropping(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> Edit:
-    size = sum(copy.device.total for copy, _ in copies)
-    text = f"drop {count(len(copies), 'copy', 'copies')}"
-    return Edit("drop", text, _lines(place for _, place in copies), len(copies), size)
+def _edits_of_copies(
+    calls: Sequence[CopyCalls], what: str, fate: CopyFate, text: str, noun: str, several: str
+) -> Iterator[Edit]:
+    """What becomes of the copies of a fate. text: with their number in its braces."""
+    rows = [row for row in calls if row.fate == fate]
+    if number := sum(row.copies for row in rows):
+        lines = _lines(row.place for row in rows)
+        yield Edit(what, text.format(count(number, noun, several)), lines, number, sum(row.bytes for row in rows))
+
+
+def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
+    """The calls by which the program then waits for the device."""
+    reads = [wait for wait in waits if wait.before == "reads"]
+    writes = [wait for wait in waits if wait.before == "writes"]
+    if reads:
+        text = "wait for the device in place of these copies, before the CPU reads"
+        yield Edit("wait", text, _lines(wait.copy for wait in reads), sum(wait.copies for wait in reads), 0)
+    if writes:
+        copies, _ = joined_lines(_lines(wait.copy for wait in writes))
+        text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
+        yield Edit("wait", text, _lines(wait.work for wait in writes), sum(wait.copies for wait in writes), 0)
+
+
+def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:
+    """The buffers live as long as the host arrays that they replace."""
+    ends = [s for s in run.steps if isinstance(s, TracedAllocation) and not s.begins and s.block in blocks]
+    lines = _lines(program_place(end.call.site, places) for end in ends if end.call.site)
+    if lines:
+        text = f"free {count(len({end.block for end in ends}), 'buffer')} only after the CPU's last use"
+        yield Edit("free", text, lines, len(ends), 0)
 
 
 def _edits_locking(

@@ -61,8 +61,11 @@ def command(
 
 def findings_in(directory: Path, process: int | None = None, *, keep: bool = False) -> PortFindings:
     """keep: the program is written beside the profile."""
-    from firsttouch.advice.port.reading import findings_of, read_single, traced_run, write_program
+    from firsttouch.advice.port.reading import findings_of, findings_of_ranks, read_single, traced_run, write_program
+    from firsttouch.profile.reading import profiles_in
 
+    if len(ranks := profiles_in([directory])) > 1:
+        return findings_of_ranks(ranks, process)
     profile = read_single(directory)
     run = traced_run(profile, process)
     unwritten = write_program(profile, run) if keep else ""

@@ -14,7 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
-from firsttouch.advice.port.wording import other_copies
+from firsttouch.advice.port.wording import other_copies, wait_words
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -23,6 +23,7 @@ from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
 _MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS, _MOST_PROCESSES = 6, 2, 3, 4, 2, 4
+_MOST_WAITS = 2
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
@@ -39,6 +40,7 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
         [
             *_process_lines(port),
             *_saved_lines(port),
+            *_wait_lines(port),
             *_needless_lines(port),
             *_hazard_lines(port),
             *_searched(port),
@@ -81,13 +83,15 @@ def _process_lines(port: PortFindings) -> Iterator[str]:
         if row.saved is not None and row.hazards is not None:
             parts.append(f"at most {format_size(row.saved, 3)} saved")
             parts.append(counted(len(row.hazards), "hazard") if row.hazards else "no hazard")
-        what = f"{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
+        rank = f"rank {row.rank}, " if row.rank else ""
+        what = f"{rank}{row.pid} {short(shlex.join(row.command), 40)}: {', '.join(parts)}"
         yield _row("" if number else "processes", "exact", what)
     if not port.processes:
         return
     more = len(port.processes) - _MOST_PROCESSES
     rest = f"{counted(more, 'more process', 'more processes')} in the JSON; " if more > 0 else ""
-    yield _row("", "", f"{rest}what follows is of process {port.pid} (--process)")
+    one = port.directory if port.processes[0].rank else f"process {port.pid} (--process)"
+    yield _row("", "", f"{rest}what follows is of {one}")
 
 
 def _saved_lines(port: PortFindings) -> Iterator[str]:
@@ -117,6 +121,14 @@ def _about(block: PortBlock) -> str:
         parts.append(f"{block.ranges} host ranges")
     again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
+
+
+def _wait_lines(port: PortFindings) -> Iterator[str]:
+    """The waits that a unified version needs."""
+    for number, wait in enumerate(port.waits[:_MOST_WAITS]):
+        yield _row("waits" if not number else "", "assumed", wait_words(wait))
+    if more := port.waits[_MOST_WAITS:]:
+        yield _row("", "assumed", f"{counted(len(more), 'more wait')} in the JSON (--json)")
 
 
 def _needless_lines(port: PortFindings) -> Iterator[str]:

@@ -235,6 +235,14 @@ def _show_stored(directory: Path, as_json: bool) -> None:
             print_stdout("\n".join(lines(summary)))
 
 
+def _command_of(pid: int) -> str:
+    from firsttouch.machine.tree import Tree
+    from firsttouch.profile.headline import retyped
+
+    words = (Tree().bytes(f"proc/{pid}/cmdline") or b"").split(b"\0")[:-1]
+    return retyped([word.decode(errors="replace") for word in words])
+
+
 def _check_options(
     words: Sequence[str], attach: int | None, lasting: float | None, loads: str, *, no_inject: bool
 ) -> None:
@@ -247,7 +255,8 @@ def _check_options(
         raise UsageError("--duration needs --pid; a command is profiled until it ends")
     if loads and attach is not None:
         reason = f"the driver loads the library of {loads} at the program's start only"
-        raise UsageError(f"{loads} and --pid were given; {reason}")
+        mend = f"firsttouch profile {loads} -- {_command_of(attach)}"
+        raise UsageError(f"{loads} and --pid were given; {reason}: {mend}")
     if loads and no_inject:
         raise UsageError(f"{loads} and --no-inject were given; {loads} loads a library into the target")
 

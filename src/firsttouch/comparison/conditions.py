@@ -61,7 +61,8 @@ def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
     machine = results.machine
     conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
     conditions |= _request_conditions(results.request, results.records)
-    if equal := [f"on {first}, for {1 + len(equal_gpus)} equal GPUs" for first, *equal_gpus in groups(results.records)]:
+    stands_for = {first: 1 + len(equal_gpus) for first, *equal_gpus in groups(results.records)}
+    if equal := [f"on {first}, which stands for {number} equal GPUs" for first, number in stands_for.items()]:
         conditions[EQUAL] = f"most points were measured {'; '.join(equal)}"
     conditions |= {f"device {name}": title for name, title in devices.items()}
     conditions |= _clock_conditions(results.records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+from collections.abc import Sequence
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.program_names import program_command
@@ -12,7 +13,7 @@ from firsttouch.profile.summary import HostRow, ProcessRow, ProfileSummary
 
 MOST_NAMED = 3
 """The most GPUs that the headline names, those with the largest rises."""
-LONGEST_COMMAND = 60
+LONGEST_COMMAND, _LONGEST_RETYPED = 60, 160
 
 
 def headline(summary: ProfileSummary) -> str:
@@ -86,6 +87,12 @@ def title(summary: ProfileSummary) -> str:
         return short(shlex.join(program_command(summary.command)), LONGEST_COMMAND)
     name = next((p.name for p in summary.processes if p.pid == summary.pid), "")
     return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
+
+
+def retyped(command: Sequence[str]) -> str:
+    """A command as it is typed again; COMMAND if it is unknown or too long to be shown."""
+    text = shlex.join(command)
+    return text if 0 < len(text) <= _LONGEST_RETYPED and text.isprintable() else "COMMAND"
 
 
 def how_long(summary: ProfileSummary) -> str:

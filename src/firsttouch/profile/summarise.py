@@ -16,7 +16,7 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added
-from firsttouch.profile.headline import headline
+from firsttouch.profile.headline import headline, retyped
 from firsttouch.profile.link import LinkSpeed
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
@@ -131,8 +131,8 @@ def _bounds(profile: Profile) -> tuple[int, int] | None:
         return None
     processes, shared = profile.curve("total", "processes"), profile.curve("total", "shared")
     if processes is None or max(processes.values) <= 1:
-        least = most = integer(max(resident.values))
-        return least, most
+        peak = integer(max(resident.values))
+        return peak, peak
     of_one = [curve for process in profile.processes if (curve := profile.curve(f"process:{process}", "resident"))]
     least = integer(max([*(largest.values if largest else ()), *(max(curve.values) for curve in of_one if len(curve))]))
     anonymous, mapped = profile.curve("machine", "anon_pages"), profile.curve("machine", "mapped")
@@ -257,6 +257,10 @@ def _unseen(profile: Profile, trace: TraceSummary | None, mappings: str) -> list
     if profile.end is None:
         reason = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
         unseen.append(Unseen(layer="", why=reason))
+    if profile.header.attached and not profile.header.command and profile.header.gpus:
+        reason = "copies, kernels and allocations of CUDA are recorded of a program that is started for it only"
+        command = retyped(profile.first.command if profile.first else [])
+        unseen.append(Unseen(layer="trace", why=reason, mend=f"firsttouch port -- {command}"))
     tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
     if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
         unseen.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))

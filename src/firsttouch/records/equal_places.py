@@ -112,8 +112,8 @@ def groups(records: Sequence[Record]) -> list[list[str]]:
 
 
 def measured_on(records: Sequence[Record]) -> str:
-    """Which equal devices the records hold for: 'measured on cuda:0, for 8 equal GPUs'; '' if only for their own. If
-    just some of them hold for others, the sentence begins with how many.
+    """Which equal devices the records hold for: 'measured on cuda:0, which stands for 8 equal GPUs'; '' if only for
+    their own. If just some of them hold for others, the sentence begins with how many.
     """
     points, standing = [r for r in records if r.status == "ok"], dict[tuple[str, str], list[Record]]()
     for record in points:
@@ -126,9 +126,11 @@ def measured_on(records: Sequence[Record]) -> str:
         most = f"{'up to ' if len(numbers) > 1 else ''}{max(numbers)}"
         back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
         pairs = "both directions" if back else f"{most} equal pairs"
-        scope = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
+        scope = f"from {device} to {peer}" if peer else f"on {device}"
         some = f"{len(rows):,} of {len(points):,} points " if len(rows) < len(points) else ""
-        parts.append(f"{some}{'predicted' if is_predicted(device) else 'measured'} {scope}")
+        others = pairs if peer else f"{most} equal GPUs"
+        done = "predicted" if is_predicted(device) else "measured"
+        parts.append(f"{some}{done} {scope}, which stands for {others}")
     return "; ".join(parts)
 
 

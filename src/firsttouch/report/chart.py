@@ -17,6 +17,7 @@ from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROT
 from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition, labels
+from firsttouch.report.sentences import quantity_texts
 from firsttouch.report.vega import constant, field, layer
 
 POINTS = "points"
@@ -83,10 +84,11 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
     """The data of one mark. low and high are the interval of a median."""
     amount = value(record, y)
     low, high = amount, amount
+    one_unit = unit(figure, y, record)
+    texts = [quantity(amount, one_unit) if isinstance(amount, int | float) else ""] * 3
     if y == "median" and record.summary is not None:
         low, high = record.summary.ci_low, record.summary.ci_high
-    one_unit = unit(figure, y, record)
-    texts = [quantity(v, one_unit) if isinstance(v, int | float) else "" for v in (amount, low, high)]
+        texts = quantity_texts(record.summary.median, low, high, one_unit)
     return {
         "kind": "point",
         "x": label(x, value(record, x)),

@@ -51,6 +51,7 @@ from firsttouch.report.overlay import overlaid, with_factor
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.ratios import dot_plots
+from firsttouch.report.said_once import of_several
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import filled_in
 
@@ -105,6 +106,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         sections.append(section)
     anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
     plots = dot_plots(comparison, conditions, anchors, ids)
+    of_several(plots, plots, ())
     images = iter(
         to_svgs([d.spec for d in (*plots, *(shown.drawing for section in sections for shown in section.drawings))])
     )

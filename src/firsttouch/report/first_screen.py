@@ -52,8 +52,11 @@ LATENCIES = Bar(
 
 @dataclass(frozen=True)
 class KeyNumber:
-    """One line of the first screen. rest: what follows the number. experiment: that with the figure behind it."""
+    """One line of the first screen. head: its name, and whether it is predicted. rest: what follows the number.
+    experiment: that with the figure behind it.
+    """
 
+    name: str
     head: str
     value: str
     rest: str
@@ -63,7 +66,7 @@ class KeyNumber:
     @property
     def sentence(self) -> str:
         """What a message that says nothing else says."""
-        return f"{self.head.removeprefix('Predicted: ')} takes {self.text}."
+        return f"{self.name} takes {self.text}."
 
     @property
     def text(self) -> str:
@@ -122,6 +125,18 @@ class FirstScreen:
             (headings[estimated], paragraph(statements(advised.finding for advised in group)))
             for estimated, group in parts
         ]
+
+    def tiles(self, *, marked: bool) -> list[tuple[str, KeyNumber]]:
+        """The numbers as a page shows them, those that are equal together: their names, and the first of them.
+
+        marked: whether the names say what is predicted.
+        """
+        tiles = []
+        for _, same in groupby(self.numbers, key=lambda n: (n.value, n.rest, n.experiment)):
+            equal = list(same)
+            more = [number.name for number in equal[1:]]
+            tiles.append((", ".join([equal[0].head if marked else equal[0].name, *more]), equal[0]))
+        return tiles
 
     @property
     def findings(self) -> list[Finding]:
@@ -231,12 +246,12 @@ def _key_number(finding: Finding, *, is_name: bool = False) -> KeyNumber:
     if not text.startswith(value):  # a ratio below one, of which the inverse is said
         value = text.partition(" ")[0]
     rest = text.removeprefix(value).lstrip(" ,;")
-    name = _name(head, finding)
-    return KeyNumber(name if is_name else caption(name), value, rest, experiment_of(finding), finding)
+    name = head if is_name else caption(head)
+    return KeyNumber(name, _head(name, head, finding), value, rest, experiment_of(finding), finding)
 
 
-def _name(name: str, finding: Finding) -> str:
-    return f"Predicted: {name}" if predicted(finding) else name
+def _head(name: str, uncapitalised: str, finding: Finding) -> str:
+    return f"Predicted: {uncapitalised}" if predicted(finding) else name
 
 
 def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
@@ -253,8 +268,9 @@ def _of_strategy(finding: Finding) -> KeyNumber:
     """A strategy's mean time as a part of the baseline's, as the picture has it."""
     assert isinstance(finding.value, Quantity)
     rest = f"of {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
-    head = _name(f"{finding.conditions['strategy']}", finding)
-    return KeyNumber(head, percent(finding.value.value), rest, experiment_of(finding), finding)
+    name = f"{finding.conditions['strategy']}"
+    head = _head(name, name, finding)
+    return KeyNumber(name, head, percent(finding.value.value), rest, experiment_of(finding), finding)
 
 
 def _is_touched_by_cpu(finding: Finding) -> bool:

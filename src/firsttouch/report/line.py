@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 from firsttouch.experiments.analysis.plateaus import find_plateaus, name_plateaus
 from firsttouch.experiments.analysis.tlb import name_levels
@@ -39,14 +40,29 @@ def draw(figure: Line, records: Sequence[Record], context: DrawingContext) -> Dr
     notes += [*fewer, *more, *evenly, *points.flaws(shown)]
     if roles.colour == figure.colour:
         context.palette.styles(roles.colour, figure.order)
+    notes += _covered(figure, roles, shown)
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]
-    if figure.levels:
+    if figure.levels and not any(r.modelled for r in shown):  # their curves are sums of values, without plateaus
         rows += _levels(figure, roles, shown, context.device)
     default_title = (
         f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
     )
     title = (figure.title or default_title) + channels(figure, roles)
     return Drawing(title, _chart(figure, roles, shown, rows, context), notes=notes, wrong=points.wrong(shown))
+
+
+def _covered(figure: Line, roles: Roles, records: Sequence[Record]) -> list[str]:
+    """Which lines later ones hide, in sentences."""
+    hidden: dict[tuple[str, str], None] = {}
+    for panel in group_by(records, *roles.panel, *([roles.dash] if roles.dash else [])).values():
+        curves = {
+            name: {value(r, figure.x): value(r, figure.y) for r in curve}
+            for (name,), curve in (group_by(panel, roles.colour).items() if roles.colour else ())
+        }
+        for (below, hidden_curve), (above, curve) in combinations(curves.items(), 2):
+            if len(hidden_curve) > 1 and all(curve.get(x) == y for x, y in hidden_curve.items()):
+                hidden.setdefault((label(roles.colour, below), label(roles.colour, above)))
+    return [f"The line of {below} is hidden by that of {above}." for below, above in list(hidden)[:1]]
 
 
 def _numeric_x(record: Record, figure: Line) -> Spec:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
+from firsttouch.records.findings import quantity
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
 from firsttouch.records.statistics import measured
-from firsttouch.records.text import named, quantity
+from firsttouch.records.text import named
+from firsttouch.report.sentences import quantity_text
 
 APPLICATION = "app"
 """The factor that names an application."""
@@ -110,5 +112,5 @@ def _machine_row(
             continue
         value = _median(found[device])
         ratio = f" ({value / first:.2f})" if i and first else ""
-        cells.append(quantity(value, found[device].unit) + ratio)
+        cells.append(quantity_text(quantity(found[device])) + ratio)
     return [", ".join([name, *words]), *cells]

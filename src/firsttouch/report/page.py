@@ -15,6 +15,7 @@ from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.experiments.contract.base import Experiment
+from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.text import caption, join_names
 from firsttouch.report import redrawing
@@ -22,9 +23,10 @@ from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw, with_narrow
 from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure
 from firsttouch.report.events import have_moves
+from firsttouch.report.first_screen import FirstScreen
 from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.palette import Palette
-from firsttouch.report.said_once import of_several
+from firsttouch.report.said_once import of_several, unmarked
 from firsttouch.report.sections import PageSection, drawings, lead_drawings
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import filled_in
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from firsttouch.records.reading import Results
 
 
+MOST_TILES, FIRST_TILES = 9, 6
+"""The most numbers of a first screen that are shown at once, and how many are if there are more."""
 MOST_FIGURES = 150
 """The most figures of a page, but for those that questions show at first."""
 _POINT_LINK = re.compile(r'(?<= data-p=")p-[0-9a-f]+')
@@ -45,8 +49,25 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     known_names = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
-    not_modelled = caption("; ".join(NOT_MODELLED))
-    return filled_in("page.html.j2", chapters=parts, wrong=wrong, known=known_names, not_modelled=not_modelled)
+    predicted = _predicted(results)
+    return filled_in(
+        "page.html.j2",
+        chapters=parts,
+        wrong=wrong,
+        known=known_names,
+        not_modelled=caption("; ".join(NOT_MODELLED)),
+        predicted=predicted,
+        most_tiles=MOST_TILES,
+        first_tiles=FIRST_TILES,
+        plain=unmarked if predicted else str,
+    )
+
+
+def _predicted(results: Mapping[str, Results]) -> bool:
+    """Whether all of a page is predicted for one machine, which its head then says once."""
+    devices = [device for one in results.values() for device in one.machine.devices if device.available]
+    machines = {device.modelled.device_name if device.modelled else "" for device in devices}
+    return len(results) == len(machines) == 1 and "" not in machines
 
 
 def _draw(parts: Sequence[Chapter]) -> None:
@@ -62,7 +83,7 @@ def _draw(parts: Sequence[Chapter]) -> None:
         at_once += [drawing for _, drawing in first]
         leads = {id(q.lead) for q in chapter.questions if not q.collapsed}
         for q in chapter.questions:
-            q.is_above = bool(first) and any(figure is chapter.screen.figure for figure in q.lead.figures)
+            q.is_above = bool(first) and _is_above(q.lead, chapter.screen)
         above = {id(q.lead) for q in chapter.questions if q.is_above}
         for section in sorted(chapter.sections, key=lambda s: id(s) not in leads):
             section.undrawn = id(section) not in leads and len(figures) >= MOST_FIGURES
@@ -80,6 +101,12 @@ def _draw(parts: Sequence[Chapter]) -> None:
     images = iter(to_svgs([spec for _, drawing in figures for spec in (drawing.spec, drawing.narrow)]))
     for place, drawing in figures:
         place.append(DrawnFigure(drawing, next(images), next(images)))
+
+
+def _is_above(lead: PageSection, screen: FirstScreen) -> bool:
+    """Whether the first screen shows what a question would show at first."""
+    figures = [WITHOUT_CONTEXT if figure is STACK else figure for figure in lead.figures]
+    return any(figure is screen.figure for figure in figures) and lead.records[:1] == list(screen.shown[:1])
 
 
 def _with_experiments(note: str, sections: Sequence[PageSection]) -> str:

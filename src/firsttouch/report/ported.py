@@ -13,6 +13,7 @@ from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFindi
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
+from firsttouch.advice.port.wording import wait_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
 from firsttouch.machine.allocators.properties import common_allocator
@@ -55,6 +56,7 @@ def ported_page(profile: Profile) -> PortedPage | None:
     course = list(moments(run, partners(run)))
     candidates = [
         _edit_table(edits(run, port, Places(profile.callers), _FIRST), port),
+        _waits(port),
         _block_table(port),
         _findings(port),
         _needless(port),
@@ -185,6 +187,16 @@ def _finding_cells(finding: PortFinding) -> list[str]:
 def _times(records: Sequence[StepRecord], number: int) -> str:
     shown = ", ".join(when(record.t) for record in records[:_MOST_TIMES])
     return f"{shown}, ..." if number > min(len(records), _MOST_TIMES) else shown
+
+
+def _waits(port: PortFindings) -> ProfileTable:
+    heads = ["what to wait for, and where", "copies", "at"]
+    rows = [
+        [plain(wait_words(wait), 400), f"{wait.copies:,}", _times(wait.records, wait.copies)]
+        for wait in port.waits[:MOST_ROWS]
+    ]
+    note = "Assumed, from what kernels may write: copies that a unified version does without were the only waits there."
+    return ProfileTable("waits", "Waits that a unified version needs", heads, rows, notes=[note] if rows else [])
 
 
 def _needless(port: PortFindings) -> ProfileTable:

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from firsttouch.records.text import caption
 from firsttouch.report.drawing import Drawing
 
 OF_ONE_FIGURE = ("Held constant:",)
 """How notes begin that tell what one figure shows, though another one may share it."""
 _INTERVALS = re.compile(r"(Whiskers|Bands) are (.*)\.")
-_PREDICTED = re.compile(r"(?:in part )?predicted for [^:]*: ", re.IGNORECASE)
+_PREDICTED = re.compile(r"(?:in part )?predicted(?: for [^:]*)?: ", re.IGNORECASE)
 
 
 def of_several(at_once: Sequence[Drawing], every: Iterable[Drawing], general: Collection[str]) -> list[str]:
@@ -50,6 +51,12 @@ def _joined(notes: Sequence[str], of_all: Sequence[str]) -> list[str]:
         if (names := [name for name, same in ends.items() if same == end])
     ]
     return [*texts, *(note for note in notes if not _INTERVALS.fullmatch(note))]
+
+
+def unmarked(text: str) -> str:
+    """A text without the head that says for which machine it is predicted, where something near it says that."""
+    head = _PREDICTED.match(text)
+    return caption(text[head.end() :]) if head else text
 
 
 def is_said(title: str, text: str) -> bool:

@@ -117,6 +117,12 @@ def quantity_text(q: Quantity, *, interval: bool = False) -> str:
     return f"{text} ({low.removesuffix(f' {unit}')} to {high})"
 
 
+def quantity_texts(value: float, low: float, high: float, unit: str) -> list[str]:
+    """A value and the ends of its interval, with the digits that sentences give it."""
+    q = Quantity(value, unit, low, high)
+    return [quantity_text(q), *(_amount(end, q, unit) for end in (low, high))]
+
+
 def _amount(value: float, q: Quantity, unit: str) -> str:
     digits = significant_digits(q.value, q.low, q.high)
     if unit in RELATIVE and (q.low is None or q.high is None):

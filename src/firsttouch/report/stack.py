@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from firsttouch.records.figures import Stack
+from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import Record
 from firsttouch.records.statistics import distinct, group_by, series, value
 from firsttouch.records.text import SECONDS, count, label, quantity
@@ -33,6 +34,7 @@ from firsttouch.report.naming import amount_title, heading, unit, without_unit
 from firsttouch.report.narrow import BAR, below_names, down, names_above
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.report.sentences import quantity_text
 from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
 from firsttouch.report.vega import field, layer
 
@@ -116,6 +118,9 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
         if figure.bounds:
             ends = [record.counters.get(name) for name in figure.bounds]
             bar["low"], bar["high"] = (end if points.finite(end) else bar["y"] for end in ends)
+        if (q := _rounded(record, bar, one_unit)) is not None:
+            bar["text"] = quantity_text(q)
+            bar["tip"][1] = LINE_END.join([bar["text"], *bar["tip"][1].split(LINE_END)[1:]])
         panels.setdefault(str(bar["panel"]), []).append((bar, bar_parts))
     on_axis = [label(figure.x, value(record, figure.x)) for record in records]
     limit = NAMES["labelLimit"]
@@ -141,6 +146,15 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
         stacked = _stacked(figure, records, parts_of_panel, hue, {"domain": [0, most], "nice": False}, height)
         charts.append(panel(stacked, title, roles, width, height or {"step": 22}, limit=width + 60))
     return finish(side_by_side(charts, columns), rows, context.width)
+
+
+def _rounded(record: Record, bar: Spec, unit: str) -> Quantity | None:
+    """The sum of a bar with the interval that says how many digits sentences give it; None if it has none."""
+    if bar["low"] != bar["high"]:
+        return Quantity(bar["y"], unit, bar["low"], bar["high"])
+    if record.summary is None or not record.has_interval or record.unit != unit:
+        return None
+    return Quantity(bar["y"], unit, record.summary.ci_low, record.summary.ci_high)
 
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from firsttouch.records.text import caption, count, fact_title, label
-from firsttouch.report.said_once import is_said
+from firsttouch.report.said_once import is_said, unmarked
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -77,7 +77,7 @@ def filled_in(name: str, **values: Any) -> str:
     )
     env.filters.update(breakable=breakable, image=image, caption=caption, sentences=sentences)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
-    env.globals.update(spelled_facts=spelled_facts, is_said=is_said)
+    env.globals.update(spelled_facts=spelled_facts, is_said=is_said, unmarked=unmarked)
     return env.get_template(name).render(**assets(), **values)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_waits, only_waits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -42,14 +43,15 @@ def found(
     clock: float = 0.0,
     touches: TouchIndex | None = None,
     kernels: KernelUse | None = None,
+    watched: bool = False,
 ) -> PortFindings:
     """All findings of a process.
 
     names: of the places of calls. directory, command, others, status: of the profile. clock: the time 0 of its results,
     as a reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second run
-    told of them, if there was one.
+    told of them, if there was one. watched: whether the host's memory was to be watched (--host).
     """
-    state = program_state(run, names, touches)
+    state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
     blocks = port_blocks(run, joined, use, state.places, state.touched or ())
@@ -58,17 +60,12 @@ def found(
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    waits = needed_waits(run, joined, fates, state.places, record)
+    name = program_name(command) or "program"
     kinds = {row.rule for row in rows if row.certainty != "possible"}
     return PortFindings(
-        summary=headline(
-            program_name(command) or "program",
-            saved,
-            use.copies,
-            use.copied,
-            len(kinds),
-            others_copied,
-            partial=run.is_partial,
-        ),
+        summary=headline(name, saved, use.copies, use.copied, len(kinds), others_copied, waits, partial=run.is_partial),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -80,7 +77,9 @@ def found(
         copied=use.copied,
         other_copies=others_copied,
         blocks=blocks,
-        needless=repeated.needless(record),
+        copy_calls=copy_calls(run, fates, state.places),
+        waits=waits,
+        needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=[worded_finding(row, record) for row in rows],
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
@@ -90,11 +89,13 @@ def found(
     )
 
 
-def program_state(run: TracedRun, names: CallerTable, touches: TouchIndex | None = None) -> ProgramState:
+def program_state(
+    run: TracedRun, names: CallerTable, touches: TouchIndex | None = None, *, watched: bool = False
+) -> ProgramState:
     """What rules know of a run before its first step."""
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches is not None and touches.sampled else None
-    return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places))
+    return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places), watched=watched)
 
 
 def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:

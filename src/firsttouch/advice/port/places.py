@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from firsttouch.base.units import format_size
+from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
@@ -39,6 +40,12 @@ class Places:
         frame = caller(site, lambda file, offset: self._names[file, offset].function if (file, offset) in self._names
                        else "")  # fmt: skip
         return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
+
+
+def program_place(site: CallSite, places: Places) -> CallLocation:
+    """The place of a call in the program: of one that a library of the vendor makes, where the program calls that."""
+    program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
+    return places.of(site[program_frame:])
 
 
 def lines_of(site: CallSite, names: CallerTable) -> Hashable:

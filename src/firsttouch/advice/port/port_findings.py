@@ -18,6 +18,7 @@ from firsttouch.profile.traced import CallLocation
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
+CopyFate: TypeAlias = Literal["dropped", "restoring", "shared"]
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
@@ -35,6 +36,8 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "blocks.unread": "exact",  # at least, where bytes are `unwatched`
     "blocks.unwatched": "exact",
     "blocks.read_again": "assumed",  # of large buffers, a part is looked at
+    "copy_calls": "exact",
+    "waits": "assumed",  # what kernels write, and when the CPU uses it
     "kernels": "exact",
 }
 """Of the numbers of the output that are in no finding, which has its own."""
@@ -125,9 +128,11 @@ class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
 class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
 
-    certainty: possible where only a part of the bytes was compared; --check-copies compares all. reading: the innocent
-    reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known that they are
-    those of the earlier one, since they were compared or the CPU did not write them, and how many it has.
+    certainty: possible where only a part of the bytes was compared; --check-copies compares all. reading: the
+    innocent reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known
+    that they are those of the earlier one, since they were compared or the CPU did not write them, and how many it
+    has. only_wait: some are also the only wait for an earlier copy that does not block, so that a wait has to be
+    there instead.
     """
 
     certainty: FindingCertainty
@@ -140,6 +145,38 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     since: CallLocation
     compared: int
     each: int
+    records: Sequence[StepRecord]
+    only_wait: bool = False
+
+
+class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of a call between the host and blocks that have a partner, and what becomes of them.
+
+    fate: "dropped", as both sides become one; "restoring", which bring old values back from a buffer of their own;
+    "shared", whose side of the host becomes one with another block, so that they remain between the two blocks.
+    """
+
+    fate: CopyFate
+    blocks: Sequence[int]
+    place: CallLocation
+    copies: int
+    bytes: int
+
+
+class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a unified version has to wait for the device by a call of its own: copies that it does without were the
+    only wait between the device's work and the CPU.
+
+    before: what the CPU does too early else. "reads": the wait is needed in place of the copies. "writes": it is needed
+    after the work, before the CPU writes what the copies bring. copy: the call of the copies; work: that of the work,
+    such as a launch, of `kernel`, or ''; copies: how many times.
+    """
+
+    before: Literal["reads", "writes"]
+    copy: CallLocation
+    work: CallLocation
+    kernel: str
+    copies: int
     records: Sequence[StepRecord]
 
 
@@ -233,10 +270,12 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
     seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
-    then copies and copied are all between host and device.
+    then copies and copied are all between host and device. rank: of an MPI
+    launcher, '' without one.
     """
 
     pid: int
+    rank: str = ""
     command: Sequence[str]
     copies: int
     copied: int
@@ -251,7 +290,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     directory: the profile; pid: the process that it is about; others: those that used CUDA too; processes: all that
     did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status, None
     if unknown. copies, copied: between the host and blocks that have a partner, which a unified version does without;
-    other_copies: those between host and device that are none of them. needless: copies whose bytes the other side
+    other_copies: those between host and device that are none of them. copy_calls: `copies` by call. waits: for the
+    device, that a unified version needs. needless: copies whose bytes the other side
     holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
     lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if there
     was no second run. certainties: of the fields with numbers, by their names.
@@ -274,6 +314,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     unseen: Sequence[str]
     incomplete: Sequence[str]
     partial: bool = False
+    copy_calls: Sequence[CopyCalls] = ()
+    waits: Sequence[NeededWait] = ()
     kernels: KernelUse | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
 

@@ -25,6 +25,11 @@ def command_of(profile: Profile, pid: int) -> Sequence[str]:
     return process.command if process else profile.header.command
 
 
+def is_watched(profile: Profile) -> bool:
+    """Whether the host's memory was to be watched (--host)."""
+    return any(state.layer == "host" and state.active for state in profile.header.layers)
+
+
 def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCalls]) -> PortFindings:
     """The findings of a process, `shown`, with the answers of all of them, over which its summary adds up."""
     own, left = traced_process(processes, shown.pid), [*processes]
@@ -37,16 +42,33 @@ def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCa
         findings = shown if calls is own else _found(profile, calls)
         of_each.append(findings)
         answers.append(_answer(profile, findings))
-    saved, size = sum(f.saved.bytes for f in of_each), sum(f.saved.of for f in of_each)
+    return _over(shown, of_each, answers)
+
+
+def over_ranks(ranks: Sequence[tuple[Profile, PortFindings]]) -> PortFindings:
+    """The findings of the rank that copies most, with an answer over all ranks of a program and their processes."""
+    answers = [
+        replace(row, rank=profile.header.rank)
+        for profile, findings in ranks
+        for row in findings.processes or [_answer(profile, findings)]
+    ]
+    every = [findings for _, findings in ranks]
+    shown = max(every, key=lambda findings: (findings.copied, findings.copies))
+    return _over(shown, every, sorted(answers, key=lambda row: -row.copied))
+
+
+def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequence[ProcessAnswer]) -> PortFindings:
+    """The findings `shown` with the answers of all processes. of_each: the findings of all that were searched."""
+    searched = [row for row in answers if row.saved is not None]
     name = Path(shown.command[0]).name if shown.command else "the program"
     summary = headline(
         f"the {len(answers)} processes of {name}",
-        replace(shown.saved, bytes=saved, of=size),
-        sum(f.copies for f in of_each),
-        sum(f.copied for f in of_each),
-        len({finding.kind for findings in of_each for finding in findings.counted}),
+        replace(shown.saved, bytes=sum(row.saved or 0 for row in searched), of=sum(row.of or 0 for row in searched)),
+        sum(row.copies for row in searched),
+        sum(row.copied for row in searched),
+        len({kind for row in searched for kind in row.hazards or ()}),
         [row for findings in of_each for row in findings.other_copies],
-        partial=any(findings.partial for findings in of_each) or len(of_each) < len(answers),
+        partial=any(findings.partial for findings in of_each) or len(searched) < len(answers),
     )
     return replace(shown, summary=summary, processes=answers)
 
@@ -54,7 +76,9 @@ def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCa
 def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
     run = trace(calls, lambda site: lines_of(site, profile.callers))
     touches = TouchIndex(profile, calls.pid)
-    return found(run, profile.callers, command=command_of(profile, calls.pid), touches=touches)
+    return found(
+        run, profile.callers, command=command_of(profile, calls.pid), touches=touches, watched=is_watched(profile)
+    )
 
 
 def _answer(profile: Profile, findings: PortFindings) -> ProcessAnswer:

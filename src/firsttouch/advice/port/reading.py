@@ -12,14 +12,14 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.port.processes import command_of, over_all
+from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
-from firsttouch.profile.headline import LONGEST_COMMAND, short
+from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
@@ -59,6 +59,25 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     return told(run, exact) if exact else run
 
 
+def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -> PortFindings:
+    """The findings over the profiles of several ranks. process: its number, in one of them.
+
+    Raises:
+        UsageError: No process of any was traced, or not this one.
+    """
+    found_ranks: list[tuple[Profile, PortFindings]] = []
+    errors: list[UsageError] = []
+    for directory in directories:
+        profile = read(directory)
+        try:
+            found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
+        except UsageError as error:  # a rank without CUDA
+            errors.append(error)
+    if not found_ranks:
+        raise errors[0]
+    return found_ranks[0][1] if len(found_ranks) == 1 else over_ranks(found_ranks)
+
+
 def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
     """The findings of a process of a profile. unwritten: why a file of it is not there."""
     findings = found(
@@ -71,6 +90,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
+        watched=is_watched(profile),
     )
     if run.others:
         findings = over_all(profile, findings, _processes(profile))
@@ -115,7 +135,10 @@ def _untraced_error(profile: Profile) -> UsageError:
     if profile.directory.name == FOLDER and is_profile(parent):
         return UsageError(f"{profile.directory} is the second run of {parent}; name that")
     trace_layer = next((state for state in profile.header.layers if state.layer == "trace"), None)
-    if trace_layer is None:
+    if profile.header.attached and not profile.header.command:
+        reason = "a process that runs already is not traced, and this profile tells of its memory alone: "
+        reason += f"firsttouch port -- {retyped(profile.first.command if profile.first else [])}"
+    elif trace_layer is None:
         reason = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
     elif not trace_layer.active:
         reason = f"{trace_layer.why}{f': {trace_layer.mend}' if trace_layer.mend else ''}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from firsttouch.advice.port.blocks import ProgramUse
 from firsttouch.advice.port.places import Places
@@ -61,8 +61,15 @@ class RepeatedBytes:
         ]
         return any(piece.writes and max(piece.start, low) < min(piece.end, high) for piece in pieces)
 
-    def needless(self, record: Callable[[int], StepRecord]) -> list[NeedlessCopies]:
-        """The needless copies by call and by the call whose bytes they repeat; those with the most bytes first."""
+    def needless_steps(self) -> list[int]:
+        """The numbers of the needless copies, in order."""
+        return [repeated.copy for repeated in filter(self._is_needless, self._copies)]
+
+    def needless(self, record: Callable[[int], StepRecord], only_waits: Collection[int] = ()) -> list[NeedlessCopies]:
+        """The needless copies by call and by the call whose bytes they repeat; those with the most bytes first.
+
+        only_waits: the numbers of those without which a wait is missing.
+        """
         rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
         for repeated in filter(self._is_needless, self._copies):
             copy, since = self.copy(repeated.copy), self.copy(repeated.since)
@@ -88,6 +95,7 @@ class RepeatedBytes:
                     compared=compared,
                     each=each,
                     records=[record(repeated.copy) for repeated in alike[:MOST_RECORDS]],
+                    only_wait=any(repeated.copy in only_waits for repeated in alike),
                 )
             )
         return sorted(made, key=lambda row: -row.bytes)

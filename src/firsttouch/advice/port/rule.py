@@ -76,9 +76,9 @@ class ProgramState:
     """What a rule knows of a program: the whole run, and what holds before the step that it sees.
 
     use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first (None:
-    page faults were not sampled), and which copies repeat others. pending: the first launch since the last wait, which
-    a copy that blocks is too, that names a block, by its number. alive: the number of the life that each living block
-    is in.
+    page faults were not sampled), and which copies repeat others. watched: whether the host's memory was to be
+    watched. pending: the first launch since the last wait, which a copy that blocks is too, that names a block, by its
+    number. alive: the number of the life that each living block is in.
     """
 
     def __init__(
@@ -89,9 +89,11 @@ class ProgramState:
         use: ProgramUse,
         touched: Sequence[TouchedRange] | None,
         repeated: RepeatedBytes,
+        *,
+        watched: bool = False,
     ) -> None:
         self.run, self.places, self.use, self.touched, self.repeated = run, places, use, touched, repeated
-        self.all_partners = partners
+        self.all_partners, self.watched = partners, watched
         self.pending: dict[int, TracedLaunch] = {}
         self.alive: dict[int, int] = {}
         self._begun = Counter[int]()

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.port.places import counted, largest, summed
-from firsttouch.advice.port.port_findings import OtherCopies, PortFinding, SavedBytes, SearchedHazard, StepRecord
+from firsttouch.advice.port.places import counted, largest, named_places, summed
+from firsttouch.advice.port.port_findings import (
+    NeededWait,
+    OtherCopies,
+    PortFinding,
+    SavedBytes,
+    SearchedHazard,
+    StepRecord,
+)
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.base.units import format_size
+from firsttouch.profile.headline import short
 from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
@@ -28,16 +36,21 @@ def headline(
     copied: int,
     hazards: int,
     others: Sequence[OtherCopies],
+    waits: Sequence[NeededWait] = (),
     *,
     partial: bool,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
-    the kinds of findings that are seen or likely. others: copies that are not among `copies`. partial: whether the
-    trace lacks records, so that all of it is of the rest.
+    the kinds of findings that are seen or likely. others: copies that are not among `copies`. waits: that it needs.
+    partial: whether the trace lacks records, so that all of it is of the rest.
     """
-    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "no hazard was found"
+    needed = f"but {counted(len(waits), 'explicit wait')} for the device" if waits else ""
+    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if waits else "no hazard was found"
     if partial:
-        name, first = f"{name}, as far as its trace has records,", f"{first} in these" if not hazards else first
+        name, first = (
+            f"{name}, as far as its trace has records,",
+            f"{first} in these" if first and not hazards else first,
+        )
     if not copies:
         what = "copies no buffer between host and device"
         if others:
@@ -47,7 +60,17 @@ def headline(
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
-    return f"A unified version of {name} saves {less} and {without} {copied_words}; {first}."
+    sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
+    return "; ".join(filter(None, [", ".join(filter(None, [sentence, needed])), first])) + "."
+
+
+def wait_words(wait: NeededWait) -> str:
+    """What a unified version has to wait for, and where."""
+    work = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
+    copies, place = named_places([wait.copy]), named_places([wait.work])
+    if wait.before == "reads":
+        return f"wait for the device in place of the copy at {copies}: {work} (from {place})"
+    return f"wait for the device after {place}, before the CPU writes what is copied at {copies}: {work}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:

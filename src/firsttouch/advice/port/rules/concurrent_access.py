@@ -43,6 +43,7 @@ class ConcurrentAccess(Hazard):
     chapter = "concurrent-access"
     limits = {
         "not watched": "judged by copies only, without --host",
+        "nothing recorded": "judged by copies only, since no look at host memory was recorded",
         "not while kernels ran": "judged by copies only, since no host memory was watched while kernels ran",
         "partly watched": "{watched} of {ranges} of host memory were watched while kernels ran",
     }
@@ -74,7 +75,7 @@ class ConcurrentAccess(Hazard):
     def coverage(self) -> Coverage:
         run = self.state.run
         if not any(isinstance(step, HostUse) for step in run.steps):
-            return Coverage(limit="not watched")
+            return Coverage(limit="nothing recorded" if self.state.watched else "not watched")
         watched, ranges = watched_ranges(run, self.state.all_partners)
         if watched == ranges or not run.launches:
             return Coverage()
