@@ -32,7 +32,7 @@ from firsttouch.profile.link import LinkSpeed, LinkWay, ReachedSpeed, TimedCopy
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.profile.user_lines import UserPlace, UserPlaces
 
-RowKind: TypeAlias = Literal["copies", "waits", "round trips", "copied again", "allocations", "queries"]
+CostKind: TypeAlias = Literal["copies", "waits", "round trips", "copied again", "allocations", "queries"]
 HostMemory: TypeAlias = Literal["", "pageable", "page-locked", "managed"]
 RowCertainty: TypeAlias = Literal["exact", "seen", "likely", "at most"]
 M = TypeVar("M")
@@ -53,7 +53,8 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: copies: over the link, one way, of one kind of memory. waits: calls that waited for work of the GPU. round
     trips: bytes that went from `since` to the other side and came back at `place` unchanged; first_way: how they went
     first. copied again: bytes that the same line had copied before, with a kernel in between. allocations: of the
-    device, by libraries alone, or of PREALLOCATED bytes and more; queries: of free memory, by libraries alone.
+    device, by libraries alone, or of PREALLOCATED bytes and more, which are half of the memory that the program
+    obtained; queries: of free memory, by libraries alone.
 
     library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
     calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies;
@@ -70,7 +71,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     place: CallLocation
-    kind: RowKind
+    kind: CostKind
     since: CallLocation | None = None
     first_way: Literal["", "h2d", "d2h"] = ""
     library: str = ""
@@ -224,10 +225,10 @@ class _ProcessReader:
         for record in reversed(journal.copies):
             self._records[record.correlation, record.bytes].append(record)
         self.copies: list[_Copy] = []
-        self.sums: defaultdict[tuple[int, RowKind], _Sum] = defaultdict(_Sum)
+        self.sums: defaultdict[tuple[int, CostKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
         self.not_compared = 0
-        self._round = 0
+        self._round = self._obtained = 0
         self._called: dict[int, float] = {}
         """When the last call of each thread returned; of thread 0 those whose thread is not recorded."""
         self._locked = _LockedBlocks()
@@ -254,6 +255,12 @@ class _ProcessReader:
                 self._library_call(call)
                 self._called[0] = call.t
 
+    def told_sums(self) -> Iterator[tuple[tuple[int, CostKind], _Sum]]:
+        """All but the pools of libraries that a line of the user led to, and that are less than half of the memory."""
+        for (place, kind), row in self.sums.items():
+            if kind != "allocations" or row.place.is_its_own or 2 * row.held >= self._obtained:
+                yield (place, kind), row
+
     def _began(self, call: CudaMove | CudaWait) -> float:
         """When a call began, at the earliest if that is not recorded."""
         if call.began is not None:
@@ -262,7 +269,7 @@ class _ProcessReader:
         last = max(called.get(0, -1.0), called.get(call.thread, -1.0))
         return last if last >= 0 else call.t
 
-    def _add(self, place: UserPlace, kind: RowKind) -> _Sum:
+    def _add(self, place: UserPlace, kind: CostKind) -> _Sum:
         row = self.sums[id(place), kind]
         row.place = place
         row.calls += 1
@@ -285,6 +292,7 @@ class _ProcessReader:
             is_large = call.bytes >= PREALLOCATED and (library := self._places.made_by(call.site))
             if is_large and not place.library:
                 place = msgspec.structs.replace(place, library=library)
+            self._obtained += call.bytes
             if place.is_its_own or is_large:
                 self._add(place, "allocations").held += call.bytes
 
@@ -362,9 +370,9 @@ def _memory_of(call: CudaMove, record: CudaCopy | None, way: LinkWay) -> HostMem
 
 def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
     """The rows of waits, allocations and queries of all processes."""
-    sums: defaultdict[tuple[int, RowKind], list[_Sum]] = defaultdict(list)
+    sums: defaultdict[tuple[int, CostKind], list[_Sum]] = defaultdict(list)
     for reader in readers:
-        for key, of_process in reader.sums.items():
+        for key, of_process in reader.told_sums():
             sums[key].append(of_process)
     return [
         LineRow(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from firsttouch.advice.port.places import counted, where
 from firsttouch.base.units import format_number, format_seconds, format_size
-from firsttouch.profile.by_line import ByLine, LineRow, RowKind
+from firsttouch.profile.by_line import ByLine, LineRow, CostKind
 from firsttouch.profile.phases import LIBRARY_DOMAINS
 from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import count
@@ -36,10 +36,10 @@ class LineGroup:
 
     rows: list[LineRow] = field(default_factory=list)
 
-    def of(self, kind: RowKind) -> list[LineRow]:
+    def of(self, kind: CostKind) -> list[LineRow]:
         return [row for row in self.rows if row.kind == kind]
 
-    def _cost_of(self, *kinds: RowKind) -> float:
+    def _cost_of(self, *kinds: CostKind) -> float:
         return sum(row.cost for row in self.rows if row.kind in kinds)
 
     @property
