@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from tests.port.journals import JournalBytes, profile
 
-from firsttouch.profile.by_line import ByLine, LineRow, CostKind, TracedProcess, by_line
+from firsttouch.profile.by_line import ByLine, CostKind, LineRow, TracedProcess, by_line
 from firsttouch.profile.calls import Arguments, CudaBlock, CudaLaunch, CudaMove, CudaQuery, CudaWait, TracedCalls
 from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, MemoryKind, ProcessJournal
 from firsttouch.profile.link import LinkSpeed

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from firsttouch.advice.port.places import counted, where
 from firsttouch.base.units import format_number, format_seconds, format_size
-from firsttouch.profile.by_line import ByLine, LineRow, CostKind
+from firsttouch.profile.by_line import ByLine, CostKind, LineRow
 from firsttouch.profile.phases import LIBRARY_DOMAINS
 from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import count
