@@ -159,7 +159,7 @@ def _rounded(record: Record, bar: Spec, unit: str) -> Quantity | None:
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
     """One row per segment that is not zero. scale: pixels per unit of the values."""
-    made, start = [], 0.0
+    made, start = list[Spec](), 0.0
     for name, v in parts.items():
         if v > 0:
             text = quantity(v, unit)
