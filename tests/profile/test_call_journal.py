@@ -145,8 +145,7 @@ def test_queries_of_libraries_of_the_vendor_are_told_from_those_of_the_program(f
 
 def test_a_call_from_python_is_at_its_line(tmp_path: Path):
     made = Calls()
-    frames_of_python = CallFrame("/me/größe.py", 12, "<lambda>"), CallFrame("/me/größe.py", 30, "main")
-    site = (CallFrame("/me/own.so", 64), *frames_of_python)
+    site = (
         CallFrame("/me/own.so", 64),
         CallFrame("/me/größe.py", 12, "<lambda>"),
         CallFrame("/me/größe.py", 30, "main"),
