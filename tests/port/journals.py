@@ -26,7 +26,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
     WaitKind,
 )
-from firsttouch.profile.cuda import CallSite, MemoryKind
+from firsttouch.profile.cuda import CallFrame, CallSite, MemoryKind
 from firsttouch.profile.schema import Caller, ProfileLine
 
 VERSION = 3
@@ -80,10 +80,16 @@ class JournalBytes:
 
     def site(self, site: CallSite) -> int:
         if site not in self._sites:
-            frames = b"".join(self.packed("frame", offset=frame.offset, file=self.text(frame.file)) for frame in site)
+            frames = b"".join(
+                self.packed("frame", offset=frame.offset, file=self.text(frame.file), **self._python(frame))
+                for frame in site
+            )
             self._sites[site] = len(self._sites)
             self.add("site", frames, number=self._sites[site], frames=len(site))
         return self._sites[site]
+
+    def _python(self, frame: CallFrame) -> dict[str, int]:
+        return {"function": self.text(frame.function)} if self.version > 2 else {}
 
     def arguments(self, arguments: Arguments | None) -> int:
         if arguments not in self._arguments:

@@ -1,4 +1,4 @@
-"""What journals of version 2 tell of a program's calls."""
+"""What journals of version 2 and later tell of a program's calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.base.errors import UsageError
-from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.call_journal import frames, read_calls
 from firsttouch.profile.calls import (
     Arguments,
     CudaBlock,
@@ -28,6 +28,7 @@ from firsttouch.profile.calls import (
 )
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
+from firsttouch.profile.traced import CallLocation, place_of
 
 
 def everything() -> Calls:
@@ -140,6 +141,22 @@ def test_queries_of_libraries_of_the_vendor_are_told_from_those_of_the_program(f
     made.calls.append(CudaQuery(t=1.0, free=1, total=2, site=(CallFrame(file, 4), *at(3))))
     (traced,) = read_calls(written(tmp_path, journal(made.traced)))
     assert [call.vendor for call in traced.calls if isinstance(call, CudaQuery)] == [vendor]
+
+
+def test_a_call_from_python_is_at_its_line(tmp_path: Path):
+    made = Calls()
+    site = (
+        CallFrame("/me/own.so", 64),
+        CallFrame("/me/größe.py", 12, "<lambda>"),
+        CallFrame("/me/größe.py", 30, "main"),
+    )
+    made.calls.append(CudaQuery(t=1.0, free=1, total=2, site=site))
+    folder = written(tmp_path, journal(made.traced))
+    ((query,),) = [traced.calls for traced in read_calls(folder)]
+    assert isinstance(query, CudaQuery)
+    assert query.site == site
+    assert frames(folder) == [("/me/own.so", 64)]
+    assert place_of(site[1:], {}) == CallLocation("<lambda>", "/me/größe.py", 12, "/me/größe.py")
 
 
 def test_a_wait_has_the_stack_pointer_of_the_program_and_not_of_a_runtime_within_it(tmp_path: Path):

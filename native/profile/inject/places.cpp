@@ -100,7 +100,7 @@ Places::Place Places::locate(std::uintptr_t instruction) {
 // Compared from the innermost on, so that no word is read that is not a part of this stack.
 __attribute__((no_sanitize("address", "thread"))) const CallPlace* Places::unwound_before(const void* frame,
                                                                                           std::uint64_t python) const {
-    const auto of_frame = unwound_.find(frame);
+    const auto of_frame = unwound_.find(unwound_key(frame, python));
     if (of_frame == unwound_.end()) return nullptr;
     for (const Unwound& unwound : of_frame->second) {
         if (unwound.python != python) continue;
@@ -160,7 +160,7 @@ void Places::remember(const void* frame, const Chain& chain, const std::uintptr_
         unwound_.clear();
         unwound_count_ = 1;
     }
-    std::vector<Unwound>& of_frame = unwound_[frame];
+    std::vector<Unwound>& of_frame = unwound_[unwound_key(frame, python)];
     if (of_frame.size() >= most_of_frame) of_frame.erase(of_frame.begin());
     of_frame.push_back(std::move(unwound));
 }

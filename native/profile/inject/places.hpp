@@ -77,6 +77,9 @@ class Places {
     // The frames of a chain, of which those that the result counts are left out.
     Numbered frames_of(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks, const PythonChain* python,
                        std::vector<SiteFrame>& frames);
+    static std::uint64_t unwound_key(const void* frame, std::uint64_t python) {
+        return reinterpret_cast<std::uintptr_t>(frame) ^ python;
+    }
     const CallPlace* unwound_before(const void* frame, std::uint64_t python) const;
     void remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place,
                   std::uint64_t python);
@@ -86,7 +89,7 @@ class Places {
     std::mutex mutex_;
     std::unordered_map<Chain, Numbered, ChainHash> numbers_;  // with the key of the frames of Python at the end
     std::unordered_map<std::string, std::uint32_t> lines_;    // sites with frames of Python by what is written of them
-    std::unordered_map<const void*, std::vector<Unwound>> unwound_;  // by the innermost frame
+    std::unordered_map<std::uint64_t, std::vector<Unwound>> unwound_;  // by the innermost frame and the key of Python's
     std::size_t unwound_count_ = 0;
     std::uint32_t written_ = 0;
 };
