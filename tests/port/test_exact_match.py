@@ -12,7 +12,7 @@ from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunc
 from firsttouch.program.exact import MOST_PIECES, match
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.program import Launch
-from firsttouch.program.trace import TracedLaunch, TracedRun
+from firsttouch.program.trace import TracedAllocation, TracedLaunch, TracedRun
 from firsttouch.program.traced import program_of_trace
 
 MIB = 1 << 20
@@ -216,3 +216,37 @@ def test_what_kept_the_second_run_from_telling_is_said() -> None:
     reason, room = found.notices
     assert reason == "no patch"
     assert_states(room, "3 records", "second run")
+
+
+def test_what_a_launch_uses_of_a_pool_is_told_of_its_parts() -> None:
+    both = Both()
+    pool = both.block(16 * MIB)
+    parts = [pool + n * MIB for n in range(9)]
+    for part in parts:
+        both.first.copy(part, both.first.host(500 * 1024), 500 * 1024)
+        both.second.append(ExactMove("h2d", part, 500 * 1024))
+    for n, part in enumerate(parts):
+        start = n * MIB
+        both.launch(part, used=[(pool, [(start, start + GRANULE)], [(start + GRANULE, start + 2 * GRANULE)])])
+    numbers = [step.block for step in both.run.steps if isinstance(step, TracedAllocation)]
+    assert len(numbers) == 9
+    for number, uses in zip(numbers, both.uses(), strict=True):
+        assert uses is not None
+        (used,) = uses
+        assert (used.block, used.read, used.written) == (number, GRANULE, GRANULE)
+        assert [(piece.start, piece.end) for piece in used.pieces] == [(0, GRANULE), (GRANULE, 2 * GRANULE)]
+
+
+def test_what_a_launch_uses_of_pieces_is_told_of_the_block_that_they_are() -> None:
+    both = Both()
+    for n in range(2):
+        address = both.first.block(MIB, at_address=0x7E0000000000 + n * MIB, reserved=1)
+        there = THERE + n * MIB, MIB
+        both._there[address] = there
+        both.second.append(ExactBlock(*there, True, "device"))
+    first, second = both._there
+    both.launch(first, used=[(first, [(MIB - GRANULE, MIB)], []), (second, [(0, GRANULE)], [])])
+    (uses,) = both.uses()
+    assert uses is not None
+    (used,) = uses
+    assert [(piece.start, piece.end) for piece in used.pieces] == [(MIB - GRANULE, MIB + GRANULE)]

@@ -9,7 +9,7 @@ from tests.port.played import FIXTURES, PlayedCuda
 from tests.profile.injected import only_journal
 
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaBlock, CudaLaunch
+from firsttouch.profile.calls import CudaBlock, CudaLaunch, CudaWait
 
 
 def test_a_program_runs_and_is_recorded(cuda: PlayedCuda, tmp_path: Path) -> None:
@@ -41,3 +41,15 @@ def test_each_launch_has_its_arguments(cuda: PlayedCuda, tmp_path: Path, carries
         [],
     ]
     assert all(launch is not None and launch.sizes_known for launch in launches)
+
+
+def test_a_free_is_a_wait_but_for_what_is_freed_in_the_order_of_a_stream(cuda: PlayedCuda, tmp_path: Path) -> None:
+    (traced,) = read_calls(cuda.trace(FIXTURES / "frees.c", tmp_path))
+    waited: list[bool] = []
+    for call in traced.calls:
+        if isinstance(call, CudaLaunch):
+            waited.append(False)
+        elif isinstance(call, CudaWait):
+            assert call.what == "free"
+            waited[-1] = True
+    assert waited == [True, True, False, False]  # cudaFree, cudaFreeHost, cudaFree and cudaFreeAsync of cudaMallocAsync

@@ -264,7 +264,7 @@ NOTHING_UNSEEN = UnseenUse(
             {"pooled": 1},
             [
                 "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one "
-                "buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
+                "buffer"
             ],
         ),
         (
@@ -284,3 +284,18 @@ NOTHING_UNSEEN = UnseenUse(
 )
 def test_what_the_profile_cannot_tell_is_said(unseen: dict[str, int], said: list[str]):
     assert [*unseen_sentences(replace(NOTHING_UNSEEN, **unseen))] == said
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("/site-packages/torch/lib/libc10_cuda.so", ["PyTorch"]),
+        ("/site-packages/cupy_backends/cuda/api/runtime.so", ["CuPy"]),
+        ("/site-packages/jax_plugins/xla_cuda12/xla_cuda_plugin.so", ["JAX"]),
+        ("/app/program", []),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pooled", "parts"])
+def test_the_allocator_that_is_named_is_the_one_that_allocates(kind: str, file: str, named: list[str]):
+    (said,) = unseen_sentences(replace(NOTHING_UNSEEN, **{kind: 1}, pool_files=frozenset({file})))
+    assert [name for name in ("PyTorch", "CuPy", "JAX") if name in said] == named

@@ -74,14 +74,24 @@ class Calls:
         return address
 
     def free(self, address: int, line: int = 0, *, waits: bool = True) -> None:
-        """Frees a block. waits: for the device, as cudaFree does, and what frees in the order of a stream does not."""
+        """Frees a block. waits: for the device, if it has work, as cudaFree does, and what frees in the order of a
+        stream does not.
+        """
         begun = self._alive.pop(address)
         self._freed.setdefault(begun.bytes, []).append(address)
         self.calls.append(
             CudaBlock(**self._when(), address=address, bytes=0, begins=False, kind=begun.kind, site=at(line))
         )
-        if waits:
+        if waits and self._has_work():
             self.wait("free")
+
+    def _has_work(self) -> bool:
+        for call in reversed(self.calls):
+            if isinstance(call, CudaWait) or (isinstance(call, CudaMove) and call.blocking):
+                return False
+            if isinstance(call, CudaMove | CudaLaunch):
+                return True
+        return False
 
     def copy(
         self, target: int, source: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.answer import Edit
-from firsttouch.advice.port.places import Places, line_of, program_place
+from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, NeededWait, PortBlock, PortFindings
 from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.calls import PAGE_LOCKED
@@ -75,7 +75,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
         words = [*(["advise"] if strategy.advise else ()), *(["prefetch"] if strategy.prefetch else ())]
         size = sum(block.bytes for block in paired)
-        text, line = f"{' and '.join(words)} before the kernels that use them", program_place(launch.call.site, places)
+        text, line = f"{' and '.join(words)} before the kernels that use them", places.in_program(launch.call.site)
         changes.append(Edit(words[-1], text, _lines([line]), len(paired), size))
     return changes
 
@@ -116,7 +116,7 @@ def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
     """The copies between the host and blocks, with their places."""
     copies = (s for s in run.steps if isinstance(s, TracedCopy) and s.way in ("h2d", "d2h"))
-    return [(copy, program_place(copy.call.site, places)) for copy in copies if copy.device.block in blocks]
+    return [(copy, places.in_program(copy.call.site)) for copy in copies if copy.device.block in blocks]
 
 
 def _edits_of_copies(
@@ -157,7 +157,7 @@ def _edits_keeping_inputs(blocks: Sequence[PortBlock]) -> Iterator[Edit]:
 def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:
     """The buffers live as long as the host arrays that they replace."""
     ends = [s for s in run.steps if isinstance(s, TracedAllocation) and not s.begins and s.block in blocks]
-    lines = _lines(program_place(end.call.site, places) for end in ends if end.call.site)
+    lines = _lines(places.in_program(end.call.site) for end in ends if end.call.site)
     if lines:
         text = f"free {count(len({end.block for end in ends}), 'buffer')} only after the CPU's last use"
         yield Edit("free", text, lines, len(ends), 0)

@@ -101,7 +101,9 @@ def _saved_lines(port: PortFindings) -> Iterator[str]:
     for number, block in enumerate(rows[:_MOST_BLOCKS]):
         place = short(where_allocated(block.place, block.helper, before), 60)
         yield _row(
-            "buffers" if not number else "", "exact", f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}"
+            "buffers" if not number else "",
+            "assumed" if block.in_pool == "part" else "exact",
+            f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}",
         )
         before = block.place
     if more := rows[_MOST_BLOCKS:]:
@@ -111,6 +113,7 @@ def _saved_lines(port: PortFindings) -> Iterator[str]:
 
 def _about(block: PortBlock) -> str:
     parts = [f"{block.allocations:,} allocations"] if block.allocations > 1 else []
+    parts += ["part of a memory pool"] if block.in_pool == "part" else []
     for word, way in (("in", block.into), ("out", block.out)):
         if way.copies:
             parts.append(f"{word} {way.copies:,}x")

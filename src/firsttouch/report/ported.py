@@ -179,7 +179,7 @@ def _block(block: PortBlock) -> list[str]:
         _copied(block.out, block.place),
         plain("; ".join([*partners, *([f"{more} more"] if more > 0 else [])]), 300) or DASH,
         size(block.saves) if block.saves else DASH,
-        "; ".join(block.unused) or DASH,
+        "; ".join([*(["part of a memory pool, assumed"] if block.in_pool == "part" else []), *block.unused]) or DASH,
     ]
 
 

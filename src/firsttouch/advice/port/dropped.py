@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.advice.port.places import Places, program_place
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, CopyCalls, CopyFate, NeededWait, StepRecord
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.cuda import CallSite
@@ -51,32 +51,49 @@ def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int])
     fates, owners, life = CopiesByFate(), RangeMap[tuple[int, int]](), dict[int, int]()
     kept_calls = {_call_of(run.steps[number]) for number in restoring}
     alive: set[tuple[int, int]] = set()
+    known: dict[object, list[int]] = {}
+    """Where copies that are alike are, since blocks began or ended last."""
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedAllocation):
+            known.clear()
             if step.begins:
                 life[step.block] = life.get(step.block, -1) + 1
                 alive.add((step.block, life[step.block]))
             else:
                 alive.discard((step.block, life.get(step.block, 0)))
-        elif _joins(run, step):
-            assert isinstance(step, TracedCopy)
-            here = step.device.block, life.get(step.device.block, 0)
-            is_window = bool(partners[here[0]][here[1]].window)
-            if _call_of(step) in kept_calls:
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            if kept_calls and _call_of(step) in kept_calls:
                 fates.restoring.append(number)
-            elif not is_window and _owned_by_another(owners, step, here, alive):
-                fates.shared.append(number)
-            else:
-                fates.dropped.append(number)
-                for start, end, host in joined(step) if not is_window else ():
-                    owners.assign(host, host + end - start, here)
+                continue
+            side = step.device
+            key = step.way, side.block, side.start, side.nbytes, side.rows, step.call.source, step.call.target
+            into = known.get(key)
+            if into is None:
+                here = side.block, life.get(side.block, 0)
+                into = known[key] = _fate(run, partners, fates, owners, step, here, alive)
+            into.append(number)
     return fates
 
 
-def _joins(run: TracedRun, step: TracedStep) -> bool:
-    if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h") or step.device.block == NO_BLOCK:
-        return False
-    return may_pair(run.blocks[step.device.block], step)
+def _fate(
+    run: TracedRun,
+    partners: Partners,
+    fates: CopiesByFate,
+    owners: RangeMap[tuple[int, int]],
+    copy: TracedCopy,
+    here: tuple[int, int],
+    alive: Collection[tuple[int, int]],
+) -> list[int]:
+    """The copies with which one is. here: its block and its life."""
+    if not may_pair(run.blocks[copy.device.block], copy):
+        return []
+    if partners[here[0]][here[1]].window:
+        return fates.dropped
+    if _owned_by_another(owners, copy, here, alive):
+        return fates.shared
+    for start, end, host in joined(copy):
+        owners.assign(host, host + end - start, here)
+    return fates.dropped
 
 
 def _call_of(step: TracedStep) -> object:
@@ -106,7 +123,7 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
         for number in numbers:
             step = run.steps[number]
             assert isinstance(step, TracedCopy)
-            by_place[program_place(step.call.site, places)].append(step.device)
+            by_place[places.in_program(step.call.site)].append(step.device)
         for place, sides in by_place.items():
             blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)
             made.append(CopyCalls(fate=fate, blocks=blocks, place=place, copies=len(sides), bytes=size))
@@ -134,7 +151,8 @@ class _Order:
     """The order of the device's work and the CPU's, in the program without some copies."""
 
     def __init__(self, run: TracedRun, partners: Partners, fates: CopiesByFate, unified: bool) -> None:
-        self._run, self._partners = run, partners
+        self._run = run
+        self._windows = {block for block, lives in enumerate(partners) if any(life.window for life in lives)}
         self._dropped, self._shared = set(fates.dropped), set(fates.shared)
         self._unified = unified
         self._writing: dict[int, _Pending] = {}
@@ -174,11 +192,16 @@ class _Order:
 
     def _waited(self, last: int | None = None) -> None:
         """The CPU has waited for all work, or for that up to a step."""
-        for pending in (self._writing, self._using):
-            for block in [block for block, work in pending.items() if last is None or work.step <= last]:
-                del pending[block]
-        if last is None or (self._owed is not None and self._owed.step <= last):
+        if last is None:
+            self._writing.clear()
+            self._using.clear()
             self._owed = None
+        else:
+            for pending in (self._writing, self._using):
+                for block in [block for block, work in pending.items() if work.step <= last]:
+                    del pending[block]
+            if self._owed is not None and self._owed.step <= last:
+                self._owed = None
         if not self._using:
             self._used_sources.clear()
 
@@ -235,8 +258,7 @@ class _Order:
         """Whether the CPU may have written the bytes that a copy brings, and a kernel may still use them."""
         key, block = (step.device, step.call.source), step.device.block
         before, self._samples[key] = self._samples.get(key), step.call.sample
-        takes_turns = any(life.window for life in self._partners[block])
-        if takes_turns and step.call.source not in self._used_sources[block]:
+        if block in self._windows and step.call.source not in self._used_sources[block]:
             return False
         return before is None or before != step.call.sample
 
@@ -252,14 +274,18 @@ def needed_waits(
     rows: dict[object, list[_Lost]] = {}
     for lost in _Order(run, partners, fates, unified=True).go():
         sites = (_site(run, number) for number in (lost.copy, lost.work.step))
-        key = lost.before_write, *(program_place(site, places) for site in sites)
+        key = lost.before_write, *(places.in_program(site) for site in sites)
         rows.setdefault(key, []).append(lost)
     return [_needed(run, alike, places, record) for alike in rows.values()]
 
 
 def only_waits(run: TracedRun, partners: Partners, dropped: Sequence[int]) -> set[int]:
     """Which copies are the only wait for others that do not block, where arrays of both sides remain."""
-    return {lost.copy for lost in _Order(run, partners, CopiesByFate([*dropped]), unified=False).go()}
+    return (
+        {lost.copy for lost in _Order(run, partners, CopiesByFate([*dropped]), unified=False).go()}
+        if dropped
+        else set()
+    )
 
 
 def _site(run: TracedRun, number: int) -> CallSite:
@@ -272,8 +298,8 @@ def _needed(run: TracedRun, alike: list[_Lost], places: Places, record: Callable
     first, launch = alike[0], alike[0].work.launch
     return NeededWait(
         before="writes" if first.before_write else "reads",
-        copy=program_place(_site(run, first.copy), places),
-        work=program_place(_site(run, first.work.step), places),
+        copy=places.in_program(_site(run, first.copy)),
+        work=places.in_program(_site(run, first.work.step)),
         kernel=kernel_name(launch.kernel) if launch is not None and launch.kernel else "",
         copies=len(alike),
         records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],

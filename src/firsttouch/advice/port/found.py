@@ -158,6 +158,7 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
         outside=run.outside,
+        pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )
 
 

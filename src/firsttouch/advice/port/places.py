@@ -30,11 +30,19 @@ class Places:
 
     def __init__(self, names: CallerTable) -> None:
         self.names, self._known = names, dict[CallSite, CallLocation]()
+        self._in_program = dict[CallSite, CallLocation]()
 
     def of(self, site: CallSite) -> CallLocation:
         if site not in self._known:
             self._known[site] = self._named(site)
         return self._known[site]
+
+    def in_program(self, site: CallSite) -> CallLocation:
+        """The place of a call that a library of the vendor makes is where the program calls that."""
+        if site not in self._in_program:
+            program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
+            self._in_program[site] = self.of(site[program_frame:])
+        return self._in_program[site]
 
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
@@ -44,12 +52,6 @@ class Places:
         frame = caller(site, lambda file, offset: self.names[file, offset].function if (file, offset) in self.names
                        else "")  # fmt: skip
         return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
-
-
-def program_place(site: CallSite, places: Places) -> CallLocation:
-    """The place of a call in the program: of one that a library of the vendor makes, where the program calls that."""
-    program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
-    return places.of(site[program_frame:])
 
 
 def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict[CallSite, CallSite]:

@@ -27,6 +27,12 @@ COPIES_OF: Mapping[str, str] = {
     "stack": "of variables of the stack",
     "library": "of memory that a library allocates",
 }
+_ALLOCATORS = {
+    "/libc10_cuda": "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch",
+    "/cupy": "cupy.cuda.set_allocator(None) turns off the allocator of CuPy",
+    "/xla_": "XLA_PYTHON_CLIENT_ALLOCATOR=platform turns off the allocator of JAX",
+}
+"""How allocators are turned off, by what the path of a file that allocates contains."""
 
 
 def headline(
@@ -120,6 +126,7 @@ class UnseenUse:
     run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
     unwatched: bytes that were copied back, of which it is not known whether the CPU used them. gpus: that the blocks
     are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
+    pool_files: those from which pools are allocated.
     """
 
     pooled: int
@@ -134,18 +141,21 @@ class UnseenUse:
     gpus: int
     strange: int
     outside: int
+    pool_files: frozenset[str] = frozenset()
 
 
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
+    hints = [hint for part, hint in _ALLOCATORS.items() if any(part in file for file in unseen.pool_files)]
+    more = "".join(f"; {hint}" for hint in hints)
     if unseen.pooled:
         yield (
             f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
-            "pool is treated as one buffer; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch"
+            f"pool is treated as one buffer{more}"
         )
     if unseen.parts:
         yield (
             f"where {counted(unseen.parts, 'part')} of the program's memory pools begin and end: assumed from the "
-            "addresses that copies and kernels name"
+            f"addresses that copies and kernels name{'' if unseen.pooled else more}"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
