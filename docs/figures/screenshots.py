@@ -20,14 +20,14 @@ from browser import CHROMIUM, Browser  # noqa: E402
 from firsttouch.report.page import write_report  # noqa: E402
 
 SCREENS = {
-    "h200-apps-1": {"answer.png": {"width": 1280, "height": 855}},
-    "h200-standard": {
+    "evidence/results/h200-apps-1": {"answer.png": {"width": 1280, "height": 846}},
+    "results/h200-standard": {
         "report-light.png": {"width": 1280, "height": 900},
         "report-dark.png": {"width": 1280, "height": 900, "dark": True},
         "report-phone.png": {"width": 390, "height": 844, "phone": True},
     },
 }
-"""The pictures of each run in results."""
+"""The pictures of each run."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         browser = Browser()
         try:
             for run, pictures in SCREENS.items():
-                page = write_report([ROOT / "results" / run], Path(folder) / f"{run}.html")
+                page = write_report([ROOT / run], Path(folder) / f"{Path(run).name}.html")
                 for name, screen in pictures.items():
                     browser.open(page, **screen)
                     (HERE / name).write_bytes(smaller(browser.screenshot()))

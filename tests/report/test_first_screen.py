@@ -186,7 +186,7 @@ def test_a_disturbed_run_says_so_first_and_shows_the_spread_of_its_numbers(share
     ("name", "facts"),
     [
         ("h200-quick", ("NVIDIA H200", "experiments")),
-        ("h200-apps", ("NVIDIA H200", "30 applications", "5 memory strategies")),
+        ("h200-apps", ("NVIDIA H200", "30 applications", "5 strategies")),
         ("h200-producer-consumer", ("producer_consumer",)),
         ("h200-pagefault", ("pagefault",)),
     ],

@@ -7,18 +7,27 @@ from collections.abc import Sequence
 
 from firsttouch.records.text import SECONDS, is_size
 from firsttouch.report.drawing import Spec
+from firsttouch.report.lettering import CHARACTER
 from firsttouch.report.naming import without_unit
 
-NAMES: Spec = {"labelLimit": 250, "titlePadding": 38}
+NAMES: Spec = {"labelLimit": 290, "titlePadding": 38}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""
 WIDE_NAMES: Spec = {**NAMES, "labelLimit": 370}
 """The same for a chart that has the whole width."""
+LONG_NAME = 30
+"""The characters from which a name may need more room in the reader's font than the padding leaves."""
 FEW_TICKS: Spec = {"tickCount": 4}
 """Properties of the horizontal axis of a chart that is as wide as a phone."""
 MOST_ACROSS = 7
 """If a horizontal decimal axis had more ticks, only its powers of ten have one."""
 MOST_TICKS = 15
 """The most whole numbers on an axis of which each has a tick."""
+
+
+def extent(names: Sequence[str], limit: float) -> Spec:
+    """The room that an axis of long names has in any case."""
+    longest = max(map(len, names), default=0)
+    return {"minExtent": round(min(limit, CHARACTER * longest))} if longest > LONG_NAME else {}
 
 
 def log_ticks(values: Sequence[float], base: int) -> tuple[list[float], list[float]]:

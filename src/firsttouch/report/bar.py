@@ -13,7 +13,7 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import distinct
 from firsttouch.records.text import join_names, label
 from firsttouch.report import points
-from firsttouch.report.axes import FEW_TICKS, NAMES, WIDE_NAMES, quantitative
+from firsttouch.report.axes import FEW_TICKS, NAMES, WIDE_NAMES, extent, quantitative
 from firsttouch.report.chart import (
     BESIDE_BARS,
     EDGES,
@@ -106,7 +106,11 @@ def _bars(
     axis = NAMES if roles.panel else WIDE_NAMES
     beside = bool(roles.colour) and len(rows) > len(names)  # several bars for one name
     step = 15 if beside else 22 if len(names) <= 8 else 18
-    place: Spec = {"y": field("x:N", title=upright(x_title, step * len(rows)), sort=names, axis=axis)}
+    place: Spec = {
+        "y": field(
+            "x:N", title=upright(x_title, step * len(rows)), sort=names, axis=axis | extent(names, axis["labelLimit"])
+        )
+    }
     if beside:
         place["yOffset"] = field("colour:N", sort=labels(records, roles.colour))
     thick, drawn, heads = place, list[str](), list[Spec]()

@@ -107,9 +107,7 @@ class Chapter:
         )
         others = [*dict.fromkeys(r.experiment for r in shown if "app" not in r.factors)]
         texts = [_named(others, "experiment"), _named(apps, "application")]
-        under = (
-            f" under {count(len(strategies), 'memory strategy', 'memory strategies')}" if len(strategies) > 1 else ""
-        )
+        under = f" under {count(len(strategies), 'strategy', 'strategies')}" if len(strategies) > 1 else ""
         return join_names([text for text in texts if text]) + (under if apps else "")
 
     @property

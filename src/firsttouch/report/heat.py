@@ -11,7 +11,7 @@ from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statistics import distinct, group_by, value
 from firsttouch.records.text import RATIO, SECONDS, compact, count, join_names, label, quantity
 from firsttouch.report import points
-from firsttouch.report.axes import NAMES, as_time, size_label, time_label
+from firsttouch.report.axes import NAMES, as_time, extent, size_label, time_label
 from firsttouch.report.chart import EDGES, finish, flag_marks, panel, side_by_side, tip, upright
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.lettering import CHARACTER, COLUMN, LINE, TEXT
@@ -259,7 +259,7 @@ def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayo
         "maxExtent": 330,
     }
     if channel == "y":
-        look |= NAMES
+        look |= NAMES | extent(names, NAMES["labelLimit"])
     if channel == "x" and room.tilted:
         align = "right" if room.above else "left"
         look |= {"labelAngle": -40, "labelAlign": align, "labelBaseline": "middle", "labelLimit": 150}

@@ -13,7 +13,7 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import distinct, group_by, series, value
 from firsttouch.records.text import SECONDS, count, label, quantity
 from firsttouch.report import points
-from firsttouch.report.axes import FEW_TICKS, NAMES, quantitative, time_label
+from firsttouch.report.axes import FEW_TICKS, NAMES, extent, quantitative, time_label
 from firsttouch.report.chart import (
     EDGES,
     LINE_END,
@@ -195,7 +195,11 @@ def _stacked(
     present = {bar["x"] for bar in bars}
     names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
     x_title = upright(figure.x_title or heading(figure, figure.x), 22 * len(names))
-    y = down("centre", height) if height else field("x:N", title=x_title, sort=names, axis=NAMES)
+    y = (
+        down("centre", height)
+        if height
+        else field("x:N", title=x_title, sort=names, axis=NAMES | extent(names, NAMES["labelLimit"]))
+    )
     thick = {"y": down("top", height), "y2": field("bottom")} if height else {"y": y}
     part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
     place = {"x": field("start:Q", **amount), "x2": field("end"), **thick, "color": hue}
