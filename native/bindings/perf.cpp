@@ -47,7 +47,7 @@ nb::tuple read(PerfEvents& events, bool rest) {
         batch = events.read(rest);
     }
     const PerfRecords& records = batch.records;
-    nb::list starts, names, ends, mappings, samples;
+    nb::list starts, names, ends, mappings, samples, lines;
     for (const ThreadStart& r : records.starts) starts.append(nb::make_tuple(seconds(r.ns), r.pid, r.parent));
     for (const NameChange& r : records.names)
         names.append(nb::make_tuple(seconds(r.ns), r.pid, text(r.name), r.executed));
@@ -56,8 +56,10 @@ nb::tuple read(PerfEvents& events, bool rest) {
         mappings.append(nb::make_tuple(seconds(r.ns), r.pid, r.address, r.length, r.offset, text(r.file)));
     for (const FaultSample& r : records.samples)
         samples.append(nb::make_tuple(seconds(r.ns), r.pid, r.tid, r.instruction, r.address,
-                                      nb::bytes(r.stack.data(), sizeof(r.stack))));
-    return nb::make_tuple(starts, names, ends, mappings, samples, records.lost);
+                                      nb::bytes(r.stack.data(), sizeof(r.stack)), r.line, r.is_sure));
+    for (const python::CodePlace& line : batch.lines)
+        lines.append(nb::make_tuple(text(line.file), text(line.function), line.line));
+    return nb::make_tuple(starts, names, ends, mappings, samples, records.lost, lines);
 }
 
 // Returns a C++ name as written in a program, any other name as it is.
@@ -83,19 +85,24 @@ void bind_perf(nb::module_& m) {
             "enable_on_exec: the process is about to execute a program, and the events begin then. Otherwise they\n"
             "begin now, in the process and its descendants.\n"
             "Raises OSError with the name of the call that failed: perf_event_open or mmap.")
-        .def(
-            "read", &read, "rest"_a = false,
-            nb::sig("def read(self, rest: bool = False) -> tuple[list[tuple[float, int, int]], "
-                    "list[tuple[float, int, str, bool]], list[tuple[float, int]], "
-                    "list[tuple[float, int, int, int, int, str]], list[tuple[float, int, int, int, int, bytes]], int]"),
-            "Returns what was told since the last call up to a millisecond ago or, with rest, up to now.\n\n"
-            "(starts, names, ends, mappings, samples, lost), each in the order of time: starts of processes (t, pid,\n"
-            "parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,\n"
-            "length, offset, file); sampled faults (t, pid, tid, instruction, address, top of the stack); lost "
-            "records.")
+        .def("read", &read, "rest"_a = false,
+             nb::sig("def read(self, rest: bool = False) -> tuple[list[tuple[float, int, int]], "
+                     "list[tuple[float, int, str, bool]], list[tuple[float, int]], "
+                     "list[tuple[float, int, int, int, int, str]], list[tuple[float, int, int, int, int, bytes, int, "
+                     "bool]], int, "
+                     "list[tuple[str, str, int]]]"),
+             "Returns what was told since the last call up to a millisecond ago or, with rest, up to now.\n\n"
+             "(starts, names, ends, mappings, samples, lost, lines), each in the order of time: starts of processes "
+             "(t, pid,\n"
+             "parent); names (t, pid, name, whether by exec); ends of processes (t, pid); mappings (t, pid, address,\n"
+             "length, offset, file); sampled faults (t, pid, tid, instruction, address, top of the stack, "
+             "number of\na line of Python or 0, whether it was that line before and after); lost records; the lines "
+             "that have\nnumbers for the first time, from 1 on (file, function, line).")
         .def(
             "counted", [](const PerfEvents& events) { return raising_os_error([&] { return events.counted(); }); },
             "Returns how many page faults in user mode there were so far; 0 if none are sampled. Raises OSError.")
+        .def_prop_ro("why_no_lines", &PerfEvents::why_no_lines,
+                     "Why lines of Python are not read in some process; '' if there is no reason to name.")
         .def_prop_ro("attached", &PerfEvents::attached, "The processes that were there at the begin.");
     m.def("demangle", &demangle, "name"_a, "Returns a C++ name as written in a program, any other name as it is.");
 }

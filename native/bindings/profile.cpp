@@ -69,6 +69,12 @@ nb::dict journal_layout(std::uint32_t of_version) {
     if (version <= of_version) format += letter<type>, fields.append(#name);
 #define UNUSED(bytes, version)                                                                                         \
     if (version <= of_version) format += #bytes "x";
+#define FORMERLY_UNUSED(type, name, version)                                                                           \
+    if (version <= of_version) {                                                                                       \
+        format += letter<type>, fields.append(#name);                                                                  \
+    } else {                                                                                                           \
+        format += std::to_string(sizeof(type)) + "x";                                                                  \
+    }
 #define END(structure)                                                                                                 \
     if (is_known) layout[structure_name] = nb::make_tuple(kind_number, format, nb::tuple(fields));
 #include "profile/inject/records.def"

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <linux/perf_event.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -202,6 +205,7 @@ perf_event_attr attributes(std::uint32_t every, bool faults, bool enable_on_exec
         a.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_ADDR | PERF_SAMPLE_STACK_USER;
         a.sample_stack_user = sizeof(FaultSample::stack);
         a.sample_period = every;
+        a.wakeup_events = 1;  // lines of Python are read at once (PerfEvents::watch)
     } else {
         a.task = a.comm = a.comm_exec = 1;
         a.mmap = a.mmap2 = a.mmap_data = every > 0 ? 1 : 0;
@@ -325,9 +329,63 @@ PerfEvents::PerfEvents(pid_t pid, std::uint32_t every, bool enable_on_exec)
     } else {
         open_all(pid);
     }
+    if (every_ == 0) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the caller's
+    watcher_ = std::thread([this] { watch(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-PerfEvents::~PerfEvents() = default;
+PerfEvents::~PerfEvents() {
+    is_ending_ = true;
+    if (watcher_.joinable()) watcher_.join();
+}
+
+// Looks at the threads that faulted as soon as the kernel tells of them: the structures of Python say which line a
+// thread is in now, not which it was in then.
+void PerfEvents::watch() {
+    constexpr int ms_for_end = 20;
+    constexpr std::chrono::microseconds apart{100}, apart_without_python{2000};
+    std::vector<pollfd> files;
+    for (const Ring& ring : rings_) files.push_back({.fd = ring.descriptor, .events = POLLIN, .revents = 0});
+    while (!is_ending_) {
+        const int ready = poll(files.data(), files.size(), ms_for_end);
+        for (pollfd& file : files)
+            if ((file.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) file.fd = -1;  // its thread has ended
+        if (ready < 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms_for_end));
+        bool has_python = false;
+        {
+            const std::scoped_lock lock(mutex_);
+            drain();
+            has_python = python_.has_python();
+        }
+        if (ready > 0) std::this_thread::sleep_for(has_python ? apart : apart_without_python);
+    }
+}
+
+// Of samples from a position on. The line is that of the look that is nearest in time: the one before, or the one now.
+void PerfEvents::add_lines(std::size_t first) {
+    constexpr std::size_t most_threads = 1 << 16;
+    std::set<std::uint32_t> looked;
+    if (seen_.size() > most_threads) seen_.clear();
+    for (std::size_t i = pending_.samples.size(); i-- > first;) {  // each thread is looked at for its last sample
+        const FaultSample& last = pending_.samples[i];
+        if (!looked.insert(last.tid).second) continue;
+        const Seen before = seen_[last.tid];
+        Seen now{.ns = 0, .now = python_.look(last.pid, last.tid, last.ns)};
+        now.ns = clock_ns();
+        for (std::size_t k = first; k <= i; ++k) {
+            FaultSample& sample = pending_.samples[k];
+            if (sample.tid != last.tid) continue;
+            const bool is_before = before.now.line != 0 && sample.ns >= before.ns &&
+                                   (now.now.line == 0 || sample.ns - before.ns < now.ns - std::min(now.ns, sample.ns));
+            sample.line = is_before ? before.now.line : now.now.line;
+            sample.is_sure = sample.line != 0 && before.now.line == now.now.line;
+        }
+        seen_[last.tid] = now;
+    }
+}
 
 void PerfEvents::open_thread(pid_t thread) {
     const bool first = rings_.empty();
@@ -400,7 +458,15 @@ bool PerfEvents::is_waiting() const {
 }
 
 void PerfEvents::drain() {
+    const std::size_t names = pending_.names.size(), ends = pending_.ends.size(), samples = pending_.samples.size();
     for (const Ring& ring : rings_) ring.drain(pending_);
+    for (std::size_t i = names; i < pending_.names.size(); ++i)
+        if (pending_.names[i].executed) python_.forget(pending_.names[i].pid);
+    if (every_ != 0) add_lines(samples);
+    for (std::size_t i = ends; i < pending_.ends.size(); ++i) {
+        seen_.erase(pending_.ends[i].tid);
+        if (pending_.ends[i].pid == pending_.ends[i].tid) python_.forget(pending_.ends[i].pid);
+    }
 }
 
 // Keeps the living threads, because the first thread of a process may end before others. A thread that executes a
@@ -434,9 +500,10 @@ std::vector<ThreadEnd> PerfEvents::process_ends(const PerfRecords& records) {
 
 PerfEvents::Batch PerfEvents::read(bool rest) {
     const std::uint64_t until = rest ? ~std::uint64_t{0} : clock_ns() - million;
+    const std::scoped_lock lock(mutex_);
     drain();
     pending_.sort_by_time();
-    Batch batch{.records = pending_.take_until(until)};
+    Batch batch{.records = pending_.take_until(until), .processes = {}, .lines = python_.take()};
     is_pending_ = !pending_.is_empty();
     batch.processes = process_ends(batch.records);
     std::erase_if(batch.records.starts, [](const ThreadStart& start) { return !start.is_process(); });

@@ -9,12 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "profile/python_process.hpp"
 
 namespace firsttouch {
 
@@ -45,6 +49,8 @@ struct FaultSample {
     std::uint32_t pid = 0, tid = 0;
     std::uint64_t instruction = 0, address = 0;
     std::array<std::uint64_t, 8> stack{};  // the top of the thread's stack; zeros where it is not told
+    std::uint32_t line = 0;  // of Python, the number of the user's innermost line; 0: unknown, or no Python
+    bool is_sure = false;    // the thread was in the same line before and after
 };
 
 // Decoded records. Each list is in the order of time.
@@ -101,8 +107,9 @@ class PerfEvents {
     ~PerfEvents();
 
     struct Batch {
-        PerfRecords records;               // of processes only: starts and names of threads are left out
-        std::vector<ThreadEnd> processes;  // ends of processes, with the last of their threads
+        PerfRecords records;                   // of processes only: starts and names of threads are left out
+        std::vector<ThreadEnd> processes;      // ends of processes, with the last of their threads
+        std::vector<python::CodePlace> lines;  // of Python, that samples have for the first time, in order of numbers
     };
     // Returns what was told since the last call, up to a millisecond ago, because buffers of several processors must be
     // merged. rest: up to now.
@@ -113,16 +120,29 @@ class PerfEvents {
     // Returns how many page faults in user mode there were so far. Throws std::system_error.
     std::uint64_t counted() const;
 
+    // Why lines of Python are not read in some process; '' if there is no reason to name.
+    std::string why_no_lines() const {
+        const std::scoped_lock lock(mutex_);
+        return python_.why_not();
+    }
+
     // The processes that were there at the begin.
     const std::vector<std::uint32_t>& attached() const { return attached_; }
 
   private:
     struct Ring;
+    // Where a thread was in Python when it was last looked at.
+    struct Seen {
+        std::uint64_t ns = 0;
+        python::PythonLog::Now now;
+    };
 
     void open_thread(pid_t thread);
     void map_rings(const std::vector<int>& owners);
     void open_all(pid_t pid);
     void drain();
+    void watch();
+    void add_lines(std::size_t first);
     std::vector<ThreadEnd> process_ends(const PerfRecords& records);
 
     std::uint32_t every_;
@@ -132,9 +152,14 @@ class PerfEvents {
     std::vector<Descriptor> descriptors_;
     std::vector<int> counters_;  // those of descriptors_ that count faults
     std::vector<std::uint32_t> attached_;
+    mutable std::mutex mutex_;  // of what follows
     PerfRecords pending_;
+    python::PythonLog python_;
+    std::unordered_map<std::uint32_t, Seen> seen_;  // by thread
     std::atomic<bool> is_pending_ = false;
     std::unordered_map<std::uint32_t, std::set<std::uint32_t>> threads_;  // living threads of each process
+    std::atomic<bool> is_ending_ = false;
+    std::thread watcher_;
 };
 
 }  // namespace firsttouch

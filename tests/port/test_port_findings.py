@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.port.traces import PROGRAM, Calls
+from tests.port.traces import KERNEL, PROGRAM, Calls
 from tests.profile.profiles import write
 from tests.texts import assert_states
 
@@ -745,3 +745,115 @@ def test_where_the_host_was_watched_nobody_is_told_to_watch_it(watched: bool, li
     calls = Calls()
     calls.copy(calls.block(MIB), calls.host(MIB), MIB)
     assert coverage_of("concurrent", calls, watched=watched) == (True, limit)
+
+
+# ------------------------------------------------------------------------------------------ what a dropped copy did
+
+
+def waits(calls: Calls) -> list[tuple[str, int, int]]:
+    return [(wait.before, wait.copy.line, wait.work.line) for wait in of(calls).waits]
+
+
+def one_round(*, wait: str = "", kernel: str = KERNEL, blocking: bool = True, sample: int = 2) -> Calls:
+    """A block is copied in at line 1, a kernel gets it at line 2, and it comes back at line 3; then it goes in again at
+    line 4. wait: what the program waits for before the copy back, if for anything.
+    """
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, line=1, sample=1)
+    calls.launch(block, kernel=kernel, line=2)
+    if wait:
+        calls.wait(wait)
+    calls.copy(host, block, MIB, line=3, blocking=blocking, host="other" if blocking else "pinned")
+    calls.copy(block, host, MIB, line=4, sample=sample)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (one_round, [("reads", 3, 2)]),
+        (lambda: one_round(wait="context"), []),
+        (lambda: one_round(wait="event"), []),
+        (lambda: one_round(kernel=READS, sample=1), []),  # as the CPU does
+        (lambda: one_round(kernel=READS), [("writes", 4, 2)]),  # and the CPU then writes
+        (lambda: one_round(blocking=False), [("reads", 4, 2)]),  # where the program waited for it
+        (concurrent, [("writes", 0, 3)]),
+        (lambda: concurrent(sample=1), []),  # the CPU wrote nothing
+        (lambda: concurrent(wait=True), []),
+    ],
+    ids=[
+        "no wait",
+        "context",
+        "event",
+        "reads only",
+        "reads only, then written",
+        "not blocking",
+        "written anew",
+        "unchanged",
+        "written later",
+    ],
+)
+def test_where_a_dropped_copy_was_the_only_wait_one_is_needed(
+    made: Callable[[], Calls], expected: list[tuple[str, int, int]]
+):
+    assert waits(made()) == expected
+
+
+def test_a_copy_of_a_variable_of_the_stack_stays_and_waits():
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, line=1)
+    calls.launch(block, line=2)
+    calls.copy(0x7FFF0000, block, 4, host="stack", line=3)
+    calls.copy(host, block, MIB, line=4)
+    assert waits(calls) == []
+    assert [(row.fate, row.place.line) for row in of(calls).copy_calls] == [("dropped", 1), ("dropped", 4)]
+
+
+def test_a_free_is_no_wait_if_the_buffer_replaces_a_host_array_that_is_still_used():
+    for paired, expected in ((True, [("reads", 3, 2)]), (False, [])):
+        calls = Calls()
+        block, other, host = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+        if paired:
+            calls.copy(other, calls.host(MIB), MIB)
+        calls.copy(block, host, MIB, line=1)
+        calls.launch(block, line=2)
+        calls.free(other)
+        calls.copy(host, block, MIB, line=3)
+        assert waits(calls) == expected, paired
+
+
+def test_frames_that_take_turns_may_be_written_while_a_kernel_uses_another_one():
+    calls = Calls()
+    frame, movie = calls.block(64 * KIB), calls.host(4 * 64 * KIB)
+    for n in range(4):
+        calls.copy(frame, movie + n * 64 * KIB, 64 * KIB, line=1, sample=n)
+        calls.launch(frame, line=2)
+    assert waits(calls) == []
+
+
+def test_an_array_that_comes_back_from_another_buffer_is_still_copied():
+    calls = Calls()
+    first, second, host = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, host, MIB, line=1)
+    calls.launch(first, second, line=2)
+    calls.copy(host, second, MIB, line=3)
+    assert [(row.fate, row.place.line) for row in of(calls).copy_calls] == [("dropped", 1), ("shared", 3)]
+    assert waits(calls) == [("reads", 3, 3)]
+    apart = Calls()
+    for line in (1, 3):
+        block = apart.block(MIB)
+        apart.copy(block, host, MIB, line=line)
+        apart.free(block)
+    assert {row.fate for row in of(apart).copy_calls} == {"dropped"}, "the first buffer is gone"
+
+
+def test_a_needless_copy_may_be_the_only_wait_for_another_one():
+    for blocking, expected in ((False, [True]), (True, [False])):
+        calls = Calls()
+        block, table, host = calls.block(MIB), calls.block(8 * KIB), calls.host(8 * KIB)
+        calls.copy(table, host, 8 * KIB, sample=7)
+        calls.copy(calls.host(MIB), block, MIB, blocking=blocking, host="other" if blocking else "pinned")
+        calls.copy(table, host, 8 * KIB, sample=7)
+        assert [row.only_wait for row in of(calls).needless] == expected

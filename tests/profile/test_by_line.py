@@ -339,15 +339,40 @@ def test_what_libraries_do_by_themselves_is_told_apart():
     alone = (CallFrame(XLA, 1), CallFrame("/lib/x86_64-linux-gnu/libc.so.6", 2))
     program = training()
     program.block(0, 59 << 30, alone)
-    program.block(0, 2 << 30, line(5))  # at once, for a line of the user: a pool
+    program.block(0, 2 << 30, line(5))  # at once, but one of many
     program.block(0, 1 << 20, line(6))
-    program.block(0, 4 << 30, (CallFrame(SCRIPT, 7),))  # by the user
     for t in range(3):
         program.query(t, alone)
     rows = [row for row in program.by_line().rows if row.kind in ("allocations", "queries")]
     assert {(row.library, row.kind, row.calls, row.held) for row in rows} == {
         ("jaxlib", "allocations", 1, 59 << 30),
-        ("torch", "allocations", 1, 2 << 30),
         ("jaxlib", "queries", 3, 0),
     }
     assert "59 GiB" in line_texts(program.by_line())[-1]
+
+
+@pytest.mark.parametrize(
+    ("site", "library"),
+    [
+        (line(5), "torch"),
+        ((CallFrame(SCRIPT, 5),), "a library"),  # the recorder left its frames out
+        ((CallFrame("/app/solver", 5),), None),
+    ],
+)
+def test_a_pool_that_a_library_obtains_at_once_is_told_with_the_line_that_led_to_it(site, library: str | None):
+    program = training()
+    program.block(0, 59 << 30, site)
+    program.block(0, 1 << 30, line(6))
+    rows = [row for row in program.by_line().rows if row.kind == "allocations"]
+    assert [(row.library, row.held, row.is_its_own) for row in rows] == (
+        [(library, 59 << 30, False)] if library else []
+    )
+
+
+@pytest.mark.parametrize(("site", "owner"), [(line(5), "torch"), ((CallFrame("/app/solver", 5),), "")])
+def test_page_locked_memory_names_the_library_that_obtained_it(site, owner: str):
+    program = TimedProgram()
+    program.block(0, MIB, site, address=HOST, kind="pinned")
+    program.copy(2, (1, 2), 3, "h2d", 4096, memory="pinned", host=HOST + MIB - 4096)
+    program.copy(4, (3, 4), 4, "h2d", 4096, memory="pinned", host=HOST + MIB)
+    assert {at: row.memory_of for at, row in program.rows("copies").items()} == {3: owner, 4: ""}

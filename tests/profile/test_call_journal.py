@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.port.journals import VERSION, JournalBytes, journal, profile
+from tests.port.journals import JournalBytes, journal, profile
 from tests.port.traces import Calls, at
 from tests.texts import assert_states
 
@@ -203,7 +203,7 @@ def test_a_record_that_contradicts_itself_is_refused(record: str, fields: dict[s
 
 
 def test_each_field_is_where_the_compiler_has_it():
-    layout = _core.journal_layout(VERSION)
+    layout = _core.journal_layout(3)
     compiled = _core.journal_offsets()
     assert layout.keys() == compiled.keys()
     for name, (_, form, fields) in layout.items():
@@ -223,6 +223,8 @@ def test_a_version_only_adds_to_the_one_before():
         assert new[name][0] == kind
         assert new[name][1].startswith(form)
         assert new[name][2][: len(fields)] == fields
+    assert "4x" in new["frame"][1]
+    assert _core.journal_layout(3)["frame"][2] == ("offset", "file", "function", "above")
 
 
 def test_a_block_has_the_number_of_the_reserved_range_that_it_is_mapped_into(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -75,13 +76,29 @@ def test_ranges_of_libraries_are_no_phases(tmp_path: Path):
         for i, (name, source, domain) in enumerate(ranges)
         for kind in ("begin", "end")
     ]
-    summary = summarise(read(stored(tmp_path / "p", training(), *marks)))
+    summary = summarise(read(stored(tmp_path / "p", training(0), *marks)))
     assert [phase.name for phase in summary.phases] == ["load", "step", "cg"]
     assert summary.by_line is not None
     assert summary.by_line.library_ranges == {"TSL": 1}
     assert "XLA" in call("profile", str(tmp_path / "p")).stdout
     alone = summarise(read(stored(tmp_path / "q", training(), *marks[2:4])))
     assert alone.phases_found
+
+
+@pytest.mark.slow
+def test_a_damaged_journal_is_told_or_refused(tmp_path: Path):
+    directory = stored(tmp_path / "p", training(8), version=3)
+    journal, chance = directory / "journal-1-0.bin", random.Random(2)
+    whole = journal.read_bytes()
+    end = len(whole.rstrip(b"\0"))
+    for _ in range(40):
+        damaged = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 20))):
+            damaged[chance.randrange(4096, end)] = chance.choice((0, 255, chance.randrange(256)))
+        journal.write_bytes(damaged)
+        done = call("profile", str(directory))
+        assert done.returncode in (0, 2)
+        assert done.stderr.count("\n") == (done.returncode == 2)
 
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200-standard"

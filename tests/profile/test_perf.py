@@ -119,7 +119,7 @@ def test_nothing_is_told_before_the_command_is_executed() -> None:
     with held(["sleep", "10"]) as process:
         events = opened(process.pid, 1)
         time.sleep(0.02)
-        assert events.read(rest=True) == ([], [], [], [], [], 0)
+        assert events.read(rest=True) == ([], [], [], [], [], 0, [])
         assert events.attached == [process.pid]
         process.release()
         deadline = time.monotonic() + 60

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from tests.port.journals import JournalBytes, profile
 
-from firsttouch.profile.by_line import ByLine, LineRow, RowKind, TracedProcess, by_line
+from firsttouch.profile.by_line import ByLine, CostKind, LineRow, TracedProcess, by_line
 from firsttouch.profile.calls import Arguments, CudaBlock, CudaLaunch, CudaMove, CudaQuery, CudaWait, TracedCalls
 from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, MemoryKind, ProcessJournal
 from firsttouch.profile.link import LinkSpeed
@@ -76,9 +76,9 @@ class TimedProgram:
     def query(self, t: float, site: CallSite) -> None:
         self.calls.calls.append(CudaQuery(t=t / 1e3, free=1, total=2, site=site))
 
-    def block(self, t: float, nbytes: int, site: CallSite) -> None:
+    def block(self, t: float, nbytes: int, site: CallSite, *, address: int = DEVICE, kind: Any = "device") -> None:
         self.calls.calls.append(
-            CudaBlock(t=t / 1e3, correlation=self._next(), address=DEVICE, bytes=nbytes, begins=True, kind="device",
+            CudaBlock(t=t / 1e3, correlation=self._next(), address=address, bytes=nbytes, begins=True, kind=kind,
                       site=site)
         )  # fmt: skip
 
@@ -87,7 +87,7 @@ class TimedProgram:
         assert found is not None
         return found
 
-    def rows(self, kind: RowKind, link: LinkSpeed | None = None) -> dict[int, LineRow]:
+    def rows(self, kind: CostKind, link: LinkSpeed | None = None) -> dict[int, LineRow]:
         """The rows of one kind by their lines."""
         return {row.place.line: row for row in self.by_line(link).rows if row.kind == kind}
 
@@ -134,7 +134,7 @@ def stored(directory: Path, program: TimedProgram, *lines: ProfileLine, version:
     for copy in program.journal.copies:
         written.add("copy", **_times(copy), bytes=copy.bytes, direction=1 if copy.direction == "h2d" else 2,
                     source=kinds.index(copy.source), target=kinds.index(copy.target))  # fmt: skip
-    (directory / f"journal-{program.calls.pid}-0.bin").write_bytes(written.content)
+    (directory / f"journal-{program.calls.pid}-0.bin").write_bytes(written.file)
     return directory
 
 

@@ -8,6 +8,8 @@ from drawn import drawn, point
 from tests.texts import assert_states
 
 from firsttouch.records.figures import Bar, Line
+from firsttouch.records.findings import quantity
+from firsttouch.report.sentences import quantity_text
 
 
 def test_each_counter_of_a_series_is_a_bar_with_its_time():
@@ -99,3 +101,10 @@ def test_a_title_beside_few_bars_is_broken_into_lines(bars):
     lines = [title] if isinstance(title, str) else title
     assert all(len(line) <= max(8, 22 * bars / 7) for line in lines)
     assert len(lines) == {2: 6, 4: 5, 12: 2}[bars]
+
+
+@pytest.mark.parametrize(("median", "half"), [(165.2, 60), (2151, 700), (2151, 1), (0.0123, 0.004), (1, 0.001)])
+def test_the_number_at_a_bar_is_the_one_in_sentences(median, half):
+    record = point({"allocator": "malloc"}, median, spread=half / median)
+    _, texts = drawn(Bar(x="allocator"), [record])
+    assert quantity_text(quantity(record)) in texts

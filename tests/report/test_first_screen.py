@@ -180,3 +180,22 @@ def test_a_disturbed_run_says_so_first_and_shows_the_spread_of_its_numbers(share
     assert ("`firsttouch run --wait`" in found.screen.disturbed) != trusted
     wide = [n for n in found.screen.numbers if n.finding.value.low and n.finding.value.high > 1.3 * n.finding.value.low]
     assert all(("(" in number.value) != trusted for number in wide)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("h200-quick", ("NVIDIA H200", "experiments")),
+        ("h200-apps", ("NVIDIA H200", "30 applications", "5 memory strategies")),
+        ("h200-producer-consumer", ("producer_consumer",)),
+        ("h200-pagefault", ("pagefault",)),
+    ],
+)
+@pytest.mark.usefixtures("undrawn")
+def test_the_title_says_what_was_measured(name, facts):
+    page = render({name: load_results(stored_run(name))}, reportable_experiments())
+    for element in ("title", "h1"):
+        (title,) = re.findall(f"<{element}>(.*?)</{element}>", page)
+        assert all(fact in title for fact in facts), title
+    (contents,) = re.findall("<nav.*?</nav>", page, re.DOTALL)
+    assert ("1 point failed" in contents) == (name == "h200-apps")

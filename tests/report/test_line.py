@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sample
 from drawn import drawing_of, drawn, point
+from tests.texts import assert_states
 
 from firsttouch.harness.outcomes.report import ITERATIONS, SHARES
 from firsttouch.records.figures import Line
@@ -105,3 +106,12 @@ def test_a_ring_marks_the_best_share_of_each_strategy():
     assert "managed" not in texts
     assert "datum.marked" in str(drawing.spec)
     assert "datum.marked" not in str(drawn(TIMES, [iterations("none")])[0].spec)
+
+
+def test_a_line_that_another_one_hides_is_named():
+    figure = Line(x="size", colour="allocator")
+    times = {"device": (1.0, 2.0), "pinned": (3.0, 4.0), "managed": (3.0, 4.0)}
+    records = [point({"allocator": a, "size": 4096 * i}, t) for a, ts in times.items() for i, t in enumerate(ts, 1)]
+    assert_states(drawn(figure, records)[0].notes, "pinned", "hidden", "managed")
+    assert not any("hidden" in note for note in drawn(figure, records[:4])[0].notes)
+    assert not any("hidden" in note for note in drawn(figure, records[2:5])[0].notes)  # a single common point

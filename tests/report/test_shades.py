@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from firsttouch.report.shades import shades
+from firsttouch.report.palette import COLOURS
+from firsttouch.report.shades import DIVERGING, GREYS, LIGHT, SEQUENTIAL, ink_on, shades
 
 
 def luminance(rgb):
@@ -31,6 +32,15 @@ def test_text_is_readable_on_every_colour(centre, low):
     for i in range(101):
         value = low + (50 - low) * (i / 100) ** 3
         assert contrast(scale.colour(value), rgb(scale.ink(value))) >= 4.5
+
+
+@pytest.mark.parametrize("colour", [*SEQUENTIAL, *DIVERGING, *GREYS, *COLOURS])
+def test_text_is_readable_on_every_fill(colour):
+    assert contrast(rgb(colour), rgb(ink_on(colour))) >= 4.5
+
+
+def test_text_on_brown_is_white():
+    assert shades([0.13, 7.83], 1).ink(7.83) == shades([0.13, 7.83], 1).ink(0.13) == LIGHT
 
 
 def test_colours_do_not_make_patterns_of_noise():

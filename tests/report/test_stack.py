@@ -66,3 +66,11 @@ def test_many_segments_are_combined():
 
 def test_no_figure_without_segments():
     assert drawing_of(STACK, [sample.point("app", "cpu", 1.0, factors={"strategy": "a"})]) is None
+
+
+def test_neighbouring_segments_have_a_gap_between_them_whatever_their_colours():
+    counters = {"p_a_ms": 3.0, "p_b_ms": 5.0, "p_c_ms": 0.001, "p_d_ms": 4.0, "p_e_ms": 2.0}
+    record = sample.point("advice", "cpu", 14.0, factors={"strategy": "a"}, counters=counters)
+    drawing, _ = drawn(Stack(x="strategy", series="p_{}_ms"), [record])
+    gaps = {r["segment"]: r["gap"] for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"}
+    assert gaps == {"a": False, "b": True, "c": False, "d": False, "e": True}

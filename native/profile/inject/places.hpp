@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profile/inject/journal.hpp"
+#include "profile/inject/python_lines.hpp"
 
 namespace firsttouch::inject {
 
@@ -36,7 +37,8 @@ struct CallPlace {
     std::uint64_t stack = 0;
 };
 
-// Writes each chain of calls once, and returns its number.
+// Writes each chain of calls once, and returns its number. A chain is that of native frames up to the interpreter of
+// Python, and then the frames of Python.
 class Places {
   public:
     Places(Journal& journal, Texts& texts) : journal_(journal), texts_(texts) {}
@@ -61,6 +63,7 @@ class Places {
     struct Unwound {
         std::vector<std::pair<const std::uintptr_t*, std::uintptr_t>> returns;
         CallPlace place;
+        std::uint64_t python = 0;  // the key of its frames of Python
     };
 
     struct Numbered {
@@ -70,14 +73,19 @@ class Places {
 
     static Place locate(std::uintptr_t instruction);
     // stacks: the stack pointer of each frame, or null.
-    Numbered number(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks);
-    const CallPlace* unwound_before(const void* frame) const;
-    void remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place);
+    Numbered number(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks, const PythonChain* python);
+    // The frames of a chain, of which those that the result counts are left out.
+    Numbered frames_of(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks, const PythonChain* python,
+                       std::vector<SiteFrame>& frames);
+    const CallPlace* unwound_before(const void* frame, std::uint64_t python) const;
+    void remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place,
+                  std::uint64_t python);
 
     Journal& journal_;
     Texts& texts_;
     std::mutex mutex_;
-    std::unordered_map<Chain, Numbered, ChainHash> numbers_;
+    std::unordered_map<Chain, Numbered, ChainHash> numbers_;  // with the key of the frames of Python at the end
+    std::unordered_map<std::string, std::uint32_t> lines_;    // sites with frames of Python by what is written of them
     std::unordered_map<const void*, std::vector<Unwound>> unwound_;  // by the innermost frame
     std::size_t unwound_count_ = 0;
     std::uint32_t written_ = 0;

@@ -13,6 +13,7 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.watched import PAGE_BYTES
 from firsttouch.records.text import count
 
 
@@ -59,6 +60,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     changes = [
         _edit_allocating(paired, strategy.allocator),
         *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
+        *_edits_keeping_inputs(paired),
         *_edits_waiting(found.waits),
         *_edits_freeing(run, {block.number for block in paired}, places),
         *_edits_of_copies(
@@ -108,7 +110,7 @@ def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
     size = sum(block.bytes for block in blocks)
     arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
     text = f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {arrays}"
-    return Edit("allocate", text, _lines(block.place for block in blocks), len(blocks), size)
+    return Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
@@ -138,6 +140,18 @@ def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
         copies, _ = joined_lines(_lines(wait.copy for wait in writes))
         text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
         yield Edit("wait", text, _lines(wait.work for wait in writes), sum(wait.copies for wait in writes), 0)
+
+
+def _edits_keeping_inputs(blocks: Sequence[PortBlock]) -> Iterator[Edit]:
+    """Host arrays that the CPU reads again after they were copied to a block that kernels may write. The first page and
+    the last one may have been read for other data.
+    """
+    read = [block for block in blocks if block.may_write and (block.read_again or 0) > 2 * PAGE_BYTES]
+    if read:
+        arrays = count(len(read), "host array")
+        text = f"keep {arrays}, which the CPU reads again, unless kernels only read the buffer"
+        lines = _lines(place for block in read for place in block.into.places)
+        yield Edit("keep", text, lines, len(read), sum(block.read_again or 0 for block in read))
 
 
 def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from firsttouch.advice.port.places import compared_part, counted, named_places, where
+from firsttouch.advice.port.places import compared_part, counted, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.wording import other_copies, wait_words
@@ -99,7 +99,7 @@ def _saved_lines(port: PortFindings) -> Iterator[str]:
     rows = [block for block in port.blocks if block.saves or block.unused]
     before: CallLocation | None = None
     for number, block in enumerate(rows[:_MOST_BLOCKS]):
-        place = short(where(block.place, before), 60)
+        place = short(where_allocated(block.place, block.helper, before), 60)
         yield _row(
             "buffers" if not number else "", "exact", f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}"
         )

@@ -53,6 +53,11 @@ _CUTS = (
     *(("faults", 0), ("phases", 0), ("processes", 0), ("memory", 1), ("trace", 1)),
 )
 """The sections in the order in which they are cut, and how many lines of each then remain."""
+_CUTS_WITH_LINES = (
+    *(("pages", 0), ("phases", 0), ("trace", 2), ("faults", 1), ("processes", 2), ("memory", 2), ("lines", 12)),
+    *(("faults", 0), ("processes", 0), ("memory", 1), ("trace", 1)),
+)
+"""The same where it is told what lines cost, which says more than phases and sums of copies."""
 
 
 def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
@@ -60,8 +65,9 @@ def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
     excess, cut = sum(map(len, sections.values())) - room, dict[str, int]()
     if excess > 0:
         excess += 1  # the line that says so
-        for name, kept in _CUTS:
+        for name, kept in _CUTS_WITH_LINES if sections["lines"] else _CUTS:
             removed = min(max(0, excess), max(0, len(sections[name]) - cut.get(name, 0) - kept))
+            removed += name == "phases" and len(sections[name]) == removed + 1  # which has nothing but a heading then
             cut |= {name: cut.get(name, 0) + removed} if removed else {}
             excess -= removed
     shown = [line for name, of in sections.items() for line in of[: len(of) - cut.get(name, 0)]]

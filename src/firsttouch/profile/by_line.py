@@ -8,6 +8,7 @@ Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from firsttouch.profile.link import LinkSpeed, LinkWay, ReachedSpeed, TimedCopy
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.profile.user_lines import UserPlace, UserPlaces
 
-RowKind: TypeAlias = Literal["copies", "waits", "round trips", "copied again", "allocations", "queries"]
+CostKind: TypeAlias = Literal["copies", "waits", "round trips", "copied again", "allocations", "queries"]
 HostMemory: TypeAlias = Literal["", "pageable", "page-locked", "managed"]
 RowCertainty: TypeAlias = Literal["exact", "seen", "likely", "at most"]
 M = TypeVar("M")
@@ -41,6 +42,7 @@ STAGED = 64 << 10
 """The driver takes a copy to the device of so many bytes of pageable memory at once, without waiting."""
 PREALLOCATED = 1 << 30
 """Bytes that a library obtains at once and that are told, also if a line of the user led to it: a pool of its own."""
+LOCKED: Literal["page-locked"] = "page-locked"
 MOST_ROWS = 200
 _LAUNCHING = CudaLaunch, CudaMove
 
@@ -51,10 +53,13 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: copies: over the link, one way, of one kind of memory. waits: calls that waited for work of the GPU. round
     trips: bytes that went from `since` to the other side and came back at `place` unchanged; first_way: how they went
     first. copied again: bytes that the same line had copied before, with a kernel in between. allocations: of the
-    device, by libraries alone, or of PREALLOCATED bytes and more; queries: of free memory, by libraries alone.
+    device, by libraries alone, or of PREALLOCATED bytes and more, which are half of the memory that the program
+    obtained; queries: of free memory, by libraries alone.
 
     library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
-    calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies.
+    calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies;
+    memory_of: the library that obtained it, if it is page-locked and a library did, maybe to take on the way what the
+    program has elsewhere.
     rounds: how many times the line did it, where calls without a kernel between them are one time. seconds: on the
     link, None if no record tells; best: what page-locked memory would take for the same copies, None if unknown.
     saves: what page-locking would save on the link, at most; None if nothing, if it is unknown, or if the line copies
@@ -66,7 +71,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     place: CallLocation
-    kind: RowKind
+    kind: CostKind
     since: CallLocation | None = None
     first_way: Literal["", "h2d", "d2h"] = ""
     library: str = ""
@@ -76,6 +81,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     h2d: int = 0
     d2h: int = 0
     memory: HostMemory = ""
+    memory_of: str = ""
     seconds: float | None = None
     best: float | None = None
     saves: float | None = None
@@ -126,7 +132,7 @@ def by_line(processes: Iterable[TracedProcess], names: CallerTable, link: LinkSp
     sums = _joined(readers)
     if not copies and not sums and not any(reader.work.last for reader in readers):
         return None
-    locked = (copy for copy in copies if copy.memory == "page-locked")
+    locked = (copy for copy in copies if copy.memory == LOCKED)
     speed = link or ReachedSpeed(TimedCopy(copy.way, copy.nbytes, copy.seconds) for copy in locked)
     rows = [*_copy_rows(copies, speed), *_trip_rows(copies), *_again_rows(copies), *sums]
     rows.sort(key=lambda row: (row.cost, row.h2d + row.d2h, row.calls), reverse=True)
@@ -146,6 +152,7 @@ class _Copy(msgspec.Struct, eq=False, gc=False):
     place: UserPlace
     way: LinkWay
     memory: HostMemory
+    memory_of: str
     nbytes: int
     round: int
     seconds: float
@@ -161,6 +168,30 @@ class _Copy(msgspec.Struct, eq=False, gc=False):
     @property
     def is_whole(self) -> bool:
         return self.compared >= self.nbytes
+
+
+class _LockedBlocks:
+    """Who obtained page-locked memory, by its addresses."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._owners: dict[int, tuple[int, str]] = {}
+        """The end of each block, and the library that obtained it."""
+
+    def note(self, call: CudaBlock, owner: str) -> None:
+        """A block begins or ends."""
+        if call.begins:
+            if call.address not in self._owners:
+                insort(self._begins, call.address)
+            self._owners[call.address] = call.address + call.bytes, owner
+        elif self._owners.pop(call.address, None):
+            del self._begins[bisect_left(self._begins, call.address)]
+
+    def owner(self, address: int) -> str:
+        """The library that obtained the memory at an address; '' if the program did, or if it is not known."""
+        i = bisect_right(self._begins, address) - 1
+        end, owner = self._owners[self._begins[i]] if i >= 0 else (0, "")
+        return owner if address < end else ""
 
 
 @dataclass
@@ -194,12 +225,13 @@ class _ProcessReader:
         for record in reversed(journal.copies):
             self._records[record.correlation, record.bytes].append(record)
         self.copies: list[_Copy] = []
-        self.sums: defaultdict[tuple[int, RowKind], _Sum] = defaultdict(_Sum)
+        self.sums: defaultdict[tuple[int, CostKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
         self.not_compared = 0
-        self._round = 0
+        self._round = self._obtained = 0
         self._called: dict[int, float] = {}
         """When the last call of each thread returned; of thread 0 those whose thread is not recorded."""
+        self._locked = _LockedBlocks()
         self._brought: dict[tuple[LinkWay, int, int], _Copy] = {}
         """The last copy to each address, by its way and size."""
         self._of_bytes: dict[tuple[LinkWay, int, int], _Copy] = {}
@@ -218,8 +250,16 @@ class _ProcessReader:
                     self._wait(self._places.of(call.site), call)
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaBlock | CudaQuery):
+                if isinstance(call, CudaBlock) and call.kind == "pinned":
+                    self._locked.note(call, self._places.made_by(call.site) if call.begins else "")
                 self._library_call(call)
                 self._called[0] = call.t
+
+    def told_sums(self) -> Iterator[tuple[tuple[int, CostKind], _Sum]]:
+        """All but the pools of libraries that a line of the user led to, and that are less than half of the memory."""
+        for (place, kind), row in self.sums.items():
+            if kind != "allocations" or row.place.is_its_own or 2 * row.held >= self._obtained:
+                yield (place, kind), row
 
     def _began(self, call: CudaMove | CudaWait) -> float:
         """When a call began, at the earliest if that is not recorded."""
@@ -229,7 +269,7 @@ class _ProcessReader:
         last = max(called.get(0, -1.0), called.get(call.thread, -1.0))
         return last if last >= 0 else call.t
 
-    def _add(self, place: UserPlace, kind: RowKind) -> _Sum:
+    def _add(self, place: UserPlace, kind: CostKind) -> _Sum:
         row = self.sums[id(place), kind]
         row.place = place
         row.calls += 1
@@ -252,6 +292,7 @@ class _ProcessReader:
             is_large = call.bytes >= PREALLOCATED and (library := self._places.made_by(call.site))
             if is_large and not place.library:
                 place = msgspec.structs.replace(place, library=library)
+            self._obtained += call.bytes
             if place.is_its_own or is_large:
                 self._add(place, "allocations").held += call.bytes
 
@@ -264,12 +305,13 @@ class _ProcessReader:
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
-        place = self._places.of(call.site)
+        place, memory = self._places.of(call.site), _memory_of(call, record, way)
         copy = _Copy(
             process=self._pid,
             place=place,
             way=way,
-            memory=_memory_of(call, record, way),
+            memory=memory,
+            memory_of=self._locked.owner(call.source if way == "h2d" else call.target) if memory == LOCKED else "",
             nbytes=nbytes,
             round=self._round,
             seconds=record.end - record.start if record else 0.0,
@@ -320,17 +362,17 @@ def _memory_of(call: CudaMove, record: CudaCopy | None, way: LinkWay) -> HostMem
     """The host's memory of a copy, as the driver states it, or else as the recorder found it."""
     stated = (record.source if way == "h2d" else record.target) if record else "unknown"
     if stated in ("pageable", "pinned"):
-        return "pageable" if stated == "pageable" else "page-locked"
+        return "pageable" if stated == "pageable" else LOCKED
     if call.host == "managed":
         return "managed"
-    return "page-locked" if call.host in PAGE_LOCKED else "pageable"
+    return LOCKED if call.host in PAGE_LOCKED else "pageable"
 
 
 def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
     """The rows of waits, allocations and queries of all processes."""
-    sums: defaultdict[tuple[int, RowKind], list[_Sum]] = defaultdict(list)
+    sums: defaultdict[tuple[int, CostKind], list[_Sum]] = defaultdict(list)
     for reader in readers:
-        for key, of_process in reader.sums.items():
+        for key, of_process in reader.told_sums():
             sums[key].append(of_process)
     return [
         LineRow(
@@ -361,7 +403,7 @@ def _bytes_by_way(copies: Sequence[_Copy]) -> dict[str, Any]:
 
 
 def _copy_rows(copies: Sequence[_Copy], speed: LinkSpeed) -> Iterator[LineRow]:
-    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way, copy.memory)):
+    for alike in _grouped(copies, lambda copy: (id(copy.place), copy.way, copy.memory, copy.memory_of)):
         first, rounds = alike[0], _rounds(alike)
         timed = [copy for copy in alike if copy.seconds]
         times = [speed.seconds(copy.way, copy.nbytes) for copy in timed]
@@ -369,9 +411,15 @@ def _copy_rows(copies: Sequence[_Copy], speed: LinkSpeed) -> Iterator[LineRow]:
         saved = sum(copy.seconds for copy in timed) - best if best is not None else 0.0
         is_slower = first.memory == "pageable" and rounds > 1 and saved > 0
         yield LineRow(
-            **_where(first.place), **_bytes_by_way(alike), kind="copies", rounds=rounds, memory=first.memory, best=best,
+            **_where(first.place),
+            **_bytes_by_way(alike),
+            kind="copies",
+            rounds=rounds,
+            memory=first.memory,
+            memory_of=first.memory_of,
+            best=best,
             saves=saved if is_slower else None,
-        )  # fmt: skip
+        )
 
 
 def _trip_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:

@@ -91,7 +91,8 @@ def calls_of(profile: Profile) -> list[TracedCalls]:
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
-    """The places of all calls in the journals of a profile: files, and offsets in them.
+    """The places of all calls in the journals of a profile: files, and offsets in them. Frames of Python have their
+    lines already.
 
     Raises:
         UsageError: A journal is broken.
@@ -99,7 +100,7 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     found: dict[tuple[str, int], None] = {}
     for path in journal_files(directory):
         for site in _CallReader(path, {}).read_sites():
-            found |= {(frame.file, frame.offset): None for frame in site}
+            found |= {(frame.file, frame.offset): None for frame in site if not frame.function}
     return list(found)
 
 

@@ -21,15 +21,19 @@ CopyDirection: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h", "p2p", "set", "un
 class CallFrame(msgspec.Struct, frozen=True, array_like=True):
     """A return address: the file of the program or library, and the offset in its memory image, such that the address
     is where the file was loaded plus the offset. Where no file is mapped, `file` is '' and `offset` the address.
+
+    function: of a frame of Python, whose `file` is its source and `offset` the line in it; '' of all others.
     """
 
     file: str
     offset: int
+    function: str = ""
 
 
 CallSite: TypeAlias = tuple[CallFrame, ...]
 """Where a call came from, the innermost frame first. Frames of the driver, of CUPTI and of a shared CUDA runtime are
-left out; those of a runtime that was linked statically are not. Empty: unknown.
+left out; those of a runtime that was linked statically are not. The frames of Python, from the user's innermost one
+on, follow those of the native code that it called. Empty: unknown.
 """
 
 

@@ -8,6 +8,7 @@ that is in none is looked up in /proc/PID/maps, at most once a second for each p
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -17,10 +18,19 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from firsttouch.profile.callers import Callers, FileOffset, is_of_the_c_library, plain_name
-from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
+from firsttouch.profile.perf import (
+    FaultSample,
+    NameChange,
+    NewMapping,
+    PerfBatch,
+    ProcessEnd,
+    ProcessStart,
+    PythonLine,
+)
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol, TouchSamples
 from firsttouch.profile.symbols.lookup import TIME_LIMIT, symbolize
 from firsttouch.profile.touches import TouchRecorder
+from firsttouch.profile.trace import is_of_cuda
 
 ANONYMOUS = "anonymous"
 ANONYMOUS_CODE = "anonymous executable memory"
@@ -39,6 +49,10 @@ _NAMES = {
     "/anon_hugepage (deleted)": "anonymous, of the pool of huge pages",
 }
 _UNNAMED = {ANONYMOUS, UNKNOWN, OTHERS, "shared anonymous", "[heap]", "[stack]"}
+
+
+_LIBRARY = re.compile(r"/(?:lib\w*|site-packages|dist-packages)/|/(?:lib)?python[\d.]+[^/]*$")
+"""Files of installed libraries and of Python: what they touch is told by the line of Python that called them."""
 
 
 class Mapped(NamedTuple):
@@ -134,12 +148,16 @@ class FaultRecorder:
         self._new_sites: list[Site] = []
         self._of_site: Counter[int] = Counter()
         self._counts: Counter[tuple[int, int, str]] = Counter()
-        self._lost = 0
+        self._lost = self._with_line = self._sure = 0
+        self._lines: list[PythonLine] = []
+        self._of_lines: dict[int, int] = {}
+        """Sites by the numbers of lines of Python."""
         self._processes = {pid: _FaultingProcess(self._space_of(pid)) for pid in attached}
 
     def take(self, batch: PerfBatch) -> None:
         """Adds what perf events told. Call it when the batch's starts have keys, and its ends still have theirs."""
         self._lost += batch.lost
+        self._lines += batch.lines
         changes: list[_Change] = [*batch.starts, *(c for c in batch.names if c.executed), *batch.mappings, *batch.ends]
         if not changes:
             for sample in batch.samples:
@@ -187,8 +205,10 @@ class FaultRecorder:
             process.key = self._key_of(sample.pid)
         mapping = process.space.at(sample.address) or self._look_up(sample.pid, process, sample.address)
         place = _place(process.space, sample.instruction) or (ANONYMOUS_CODE, 0)
-        caller = None
-        if sample.stack and is_of_the_c_library(place[0]):
+        caller = self._line_of(sample, place[0])
+        if caller is not None:
+            self._with_line, self._sure = self._with_line + 1, self._sure + sample.is_sure
+        elif sample.stack and is_of_the_c_library(place[0]):
             place_of_caller = self._callers.find(sample.stack, lambda address: _place(process.space, address))
             caller = self._site(place_of_caller) if place_of_caller else None
         site = self._site(place, caller)
@@ -221,6 +241,23 @@ class FaultRecorder:
                 self._new_sites.append(Site(site=number, file=place[0], offset=place[1], caller=caller))
         return number
 
+    def _line_of(self, sample: FaultSample, file: str) -> int | None:
+        """The site of the line of Python that a sample has. None: the code is the user's, which has lines of its own,
+        or the driver's, which writes what copies bring.
+        """
+        if not sample.line or (file.startswith("/") and not _LIBRARY.search(file)):
+            return None
+        if self._touches is not None and is_of_cuda(file, ""):
+            return None
+        site = self._of_lines.get(sample.line)
+        if site is None:
+            source, function, line = self._lines[sample.line - 1]
+            source = source.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            site = self._of_lines[sample.line] = len(self._sites)
+            self._sites[(f"{source}\0{function}", line), None] = site
+            self._new_sites.append(Site(site=site, file=source, offset=line))
+        return site
+
     def _name(self, file: str) -> str:
         """The name under which a mapping is counted, as text that can be written."""
         name = self._names.get(file)
@@ -239,6 +276,7 @@ class FaultRecorder:
             return []
         rows = [(*place, count) for place, count in self._counts.most_common()]
         faults = Faults(t=t, every=self.every, rows=rows, lost=self._lost)
+        faults.lines, faults.sure, self._with_line, self._sure = self._with_line, self._sure, 0, 0
         touches = self._touches.flush(t) if self._touches is not None else []
         lines: list[Site | Faults | TouchSamples] = [*self._new_sites, faults, *touches]
         self._new_sites, self._lost = [], 0
@@ -248,10 +286,15 @@ class FaultRecorder:
     def symbols(self, limit: float = TIME_LIMIT) -> list[Symbol]:
         """The functions and source lines of all sites, those with most faults first. limit: seconds for lines."""
         places = {number: place for (place, _), number in self._sites.items()}
-        ranked = [number for number, _ in self._of_site.most_common()]
+        of_python = {site: self._lines[number - 1] for number, site in self._of_lines.items()}
+        ranked = [number for number, _ in self._of_site.most_common() if number not in of_python]
         locations = symbolize([places[number] for number in ranked], limit)
         symbols = ((number, locations[places[number]]) for number in ranked)
-        return [
+        lines = [
+            Symbol(site=site, function=line.function, source=line.file, number=line.line)
+            for site, line in of_python.items()
+        ]
+        return lines + [
             Symbol(site=number, function=place.function, source=place.source, number=place.number)
             for number, place in symbols
             if place.function or place.source

@@ -392,7 +392,10 @@ class JournalReader:
         if form.size + record.frames * frame.size > len(content):
             raise self._file.broken()
         frames = (frame.read(content, form.size + i * frame.size) for i in range(record.frames))
-        self._sites[record.number] = tuple(CallFrame(self._text_of(f.file), f.offset) for f in frames)
+        self._sites[record.number] = tuple(
+            CallFrame(self._text_of(f.file), f.offset, self._text_of(f.function) if self._file.version > 2 else "")
+            for f in frames
+        )
 
     def _add_call(self, correlation: int, site: int) -> None:
         self._calls[correlation] = site

@@ -7,6 +7,7 @@ less. The kernel delivers them; nothing is loaded into the target.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,11 @@ class NewMapping(NamedTuple):
 
 
 class FaultSample(NamedTuple):
-    """A page fault in user mode: which instruction touched which address. stack: the words at the top of the stack."""
+    """A page fault in user mode: which instruction touched which address. stack: the words at the top of the stack.
+
+    line: the number of the user's line of Python that the thread was in, 0 if there is none or it is not known. It is
+    read after the fault. is_sure: the thread was in the same line before the fault and after it.
+    """
 
     t: float
     pid: int
@@ -63,11 +68,21 @@ class FaultSample(NamedTuple):
     instruction: int
     address: int
     stack: bytes = b""
+    line: int = 0
+    is_sure: bool = False
+
+
+class PythonLine(NamedTuple):
+    """A line of Python. function: also '<module>', '<lambda>' or the like."""
+
+    file: str
+    function: str
+    line: int
 
 
 class PerfBatch(NamedTuple):
     """What was told since the last one, each in the order of time. lost: how many records of any kind there was no room
-    for.
+    for. lines: those that have numbers for the first time, in the order of their numbers, from 1 on.
     """
 
     starts: list[ProcessStart]
@@ -76,6 +91,7 @@ class PerfBatch(NamedTuple):
     mappings: list[NewMapping]
     samples: list[FaultSample]
     lost: int
+    lines: Sequence[PythonLine] = ()
 
 
 class TargetEvents:
@@ -92,7 +108,7 @@ class TargetEvents:
         """Returns what was told since the last call, up to a millisecond ago, since the buffers of all processors are
         merged by time. rest: up to now; for the last call.
         """
-        starts, names, ends, mappings, samples, lost = self.core.read(rest)
+        starts, names, ends, mappings, samples, lost, lines = self.core.read(rest)
         return PerfBatch(
             list(starmap(ProcessStart, starts)),
             list(starmap(NameChange, names)),
@@ -100,6 +116,7 @@ class TargetEvents:
             list(starmap(NewMapping, mappings)),
             list(starmap(FaultSample, samples)),
             lost,
+            list(starmap(PythonLine, lines)),
         )
 
     def counted(self) -> int | None:
@@ -110,6 +127,11 @@ class TargetEvents:
             return self.core.counted()
         except OSError:
             return None
+
+    @property
+    def why_no_lines(self) -> str:
+        """Why lines of Python are not read in some process; '' if there is no reason to name."""
+        return self.core.why_no_lines
 
     @property
     def attached(self) -> list[int]:

@@ -158,6 +158,8 @@ class Sampler:
         lines: list[schema.ProfileLine] = [*faults.flush(t)]
         if last and self.perf is not None:
             lines += [schema.Faults(t=t, every=faults.every, rows=[], counted=self.perf.counted()), *faults.symbols()]
+            if reason := self.perf.why_no_lines:
+                lines.append(schema.Notice(t=t, text=f"lines of Python are not told of all processes: {reason}"))
         for line in lines:
             self.writer.add(line)
 

@@ -206,7 +206,8 @@ class Site(ProfileLine, kw_only=True, tag="site"):
     """A place in a program at which pages were touched first. file: the program or library; offset: in that file.
 
     caller: the site that called it, if it is in the C or C++ library and that is known; such a site need not have
-    touched any page itself.
+    touched any page itself. Of code that Python called, it is the user's line of Python: `file` is the source, and
+    `offset` the line.
     """
 
     site: NonNegative
@@ -238,7 +239,9 @@ class Faults(ProfileLine, kw_only=True, tag="faults"):
     """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
 
     every: one of how many was sampled. lost: how many samples there was no room for. counted: all page faults in user
-    mode since the start, as the kernel counts them; in the last of these lines.
+    mode since the start, as the kernel counts them; in the last of these lines. lines: how many of the samples have a
+    line of Python, which is read right after the fault; sure: of those, how many whose thread was in the
+    same line before and after.
     """
 
     t: Seconds
@@ -246,6 +249,8 @@ class Faults(ProfileLine, kw_only=True, tag="faults"):
     rows: list[tuple[NonNegative, Integer, str, NonNegative]]
     lost: NonNegative = 0
     counted: NonNegative | None = None
+    lines: NonNegative = 0
+    sure: NonNegative = 0
 
 
 TOUCH_GRANULE = 1 << 16

@@ -232,6 +232,8 @@ def _touches(profile: Profile) -> Touches | None:
     counted = stated[-1] if stated else estimated(profile.faults)
     minor, major = _faults(profile, "minor"), _faults(profile, "major")
     all_faults = integer((minor or 0) + (major or 0)) if profile.end is not None else 0
+    samples = sum(row[3] for line in profile.faults for row in line.rows)
+    lines, sure = (sum(getattr(line, name) for line in profile.faults) for name in ("lines", "sure"))
     return Touches(
         every=profile.faults[0].every,
         lost=integer(sum(line.lost for line in profile.faults)),
@@ -242,6 +244,8 @@ def _touches(profile: Profile) -> Touches | None:
             for row in rows[:MOST_TOUCHES]
         ],
         rows_left_out=max(0, len(rows) - MOST_TOUCHES),
+        of_python=round(100.0 * lines / samples, 1) if samples else 0.0,
+        sure=round(100.0 * sure / lines, 1) if lines else 0.0,
     )
 
 

@@ -210,6 +210,8 @@ class Touches(SummaryPart, frozen=True, kw_only=True):
     """Where pages were touched first, from sampled page faults. every: one of how many was sampled; lost: samples.
 
     counted: page faults in user mode, which could be sampled; share: their part of all page faults, None if unknown.
+    of_python: percent of the samples that are told by a line of Python; sure: percent of those whose thread was in
+    the same line before and after.
     """
 
     every: int
@@ -218,6 +220,8 @@ class Touches(SummaryPart, frozen=True, kw_only=True):
     share: float | None
     rows: list[FaultRow]
     rows_left_out: int
+    of_python: float = 0.0
+    sure: float = 0.0
 
 
 class Unseen(SummaryPart, frozen=True, kw_only=True):

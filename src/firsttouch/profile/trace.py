@@ -430,6 +430,6 @@ def caller(site: CallSite, function_of: Callable[[str, int], str]) -> CallFrame 
     offset of a file, '' if it is unknown. None for an empty site.
     """
     for frame in site:
-        if not is_of_the_runtime(function_of(frame.file, frame.offset)):
+        if frame.function or not is_of_the_runtime(function_of(frame.file, frame.offset)):
             return frame
     return site[0] if site else None

@@ -127,6 +127,8 @@ def place_of(site: CallSite, names: CallerTable) -> CallLocation:
     frame = caller(site, function_of)
     if frame is None:
         return CallLocation()
+    if frame.function:
+        return CallLocation(frame.function, frame.file, frame.offset, frame.file)
     location = names.get((frame.file, frame.offset))
     if location is None:
         return CallLocation(file=frame.file)

@@ -19,6 +19,8 @@ from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 
 OFFSET = "+0x"
 """What is between a file and the offset of a call in it."""
+A_LIBRARY = "a library"
+"""One whose name is not known."""
 MOST_FRAMES = 12
 """The recorder keeps so many frames of a compiled program (native/profile/inject/places.cpp)."""
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -70,9 +72,13 @@ class UserPlaces:
         return known[1]
 
     def made_by(self, site: CallSite) -> str:
-        """The library in which a call was made, whoever called the library; '' if the user's program made it."""
+        """The library in which a call was made, whoever called the library; '' if the user's program made it. A line of
+        Python calls the driver through one, of which the recorder may have left out the frames.
+        """
         for frame in site:
             place = self._place(frame)
+            if _PYTHON_SOURCE.search(frame.file):
+                return A_LIBRARY
             if not is_of_the_runtime(place.function):
                 return library_name(frame.file) if self._is_passed(frame, place) else ""
         return ""

@@ -70,8 +70,9 @@ def render(advice: Advice, port: str = "") -> str:
     drawing = with_narrow(draw, TERMS, [*_bar_records(advice)], DrawingContext(None, Palette()))
     figures: list[DrawnFigure] = []
     if drawing is not None and drawing.spec is not None:
+        drawing.notes.append(f"{advice.level} such times are within it.")
         figures = [DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow]))]
-    every = [_edits(traced), _strategy_table(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
+    every = [_edits(advice), _strategy_table(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
     return filled_in(
         "advised.html.j2",
         title=f"Advice about {traced.command} on {advice.title}",
@@ -139,10 +140,11 @@ def _terms(advice: Advice) -> AdviceTable:
     )
 
 
-def _edits(traced: TracedAdvice) -> AdviceTable:
-    rows = edit_rows(traced.edits)
+def _edits(advice: Advice) -> AdviceTable:
+    rows = edit_rows(_traced(advice).edits)
     notes = ["Lines, calls and bytes are exact: they come from the trace."]
-    return AdviceTable("edits", "What to change", EDIT_HEADS, rows, notes if rows else [])
+    title = f"What to change for {advice.verdict.strategies[0]}" if rows else ""
+    return AdviceTable("edits", title, EDIT_HEADS, rows, notes if rows else [])
 
 
 def _check(advice: Advice) -> AdviceTable:

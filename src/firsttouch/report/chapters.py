@@ -10,7 +10,7 @@ from firsttouch.experiments.contract.base import Experiment
 from firsttouch.machine.conditions import disturbed, first_touch_note, rests_on_first_touch
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import group_by, measured
-from firsttouch.records.text import caption, count
+from firsttouch.records.text import caption, count, join_names
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import DrawnFigure
 from firsttouch.report.first_screen import FirstScreen, first_screen
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NOISY = 0.10
 """A point is noisy if half the width of its 95 % interval is more than this fraction of the median."""
+MOST_NAMED = 3
+"""The most experiments, or applications, that a title names."""
 MOST_ROWS_OF_ALL = 8000
 """The points of a results directory that the page's tables hold. Of more, each section has its part, evenly."""
 FEWEST_ROWS = 8
@@ -97,9 +99,28 @@ class Chapter:
         return [kind for kind in tally([]) if kind != "ok" and any(s.tally[kind] for s in self.sections)]
 
     @property
+    def about(self) -> str:
+        """What was measured, in a few words; '' if nothing was."""
+        shown = [r for r in self.results.records if r.status != "skipped"]
+        apps, strategies = (
+            [*dict.fromkeys(str(r.factors[name]) for r in shown if name in r.factors)] for name in ("app", "strategy")
+        )
+        others = [*dict.fromkeys(r.experiment for r in shown if "app" not in r.factors)]
+        texts = [_named(others, "experiment"), _named(apps, "application")]
+        under = (
+            f" under {count(len(strategies), 'memory strategy', 'memory strategies')}" if len(strategies) > 1 else ""
+        )
+        return join_names([text for text in texts if text]) + (under if apps else "")
+
+    @property
     def absent(self) -> list[str]:
         """The kinds of outcome that do not occur."""
         return [kind for kind in tally([]) if kind != "ok" and kind not in self.occurring]
+
+
+def _named(names: Sequence[str], noun: str) -> str:
+    """A few names, or how many there are."""
+    return join_names(names) if len(names) <= MOST_NAMED else count(len(names), noun)
 
 
 def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> list[Chapter]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from firsttouch.advice.port.places import counted, where
 from firsttouch.base.units import format_number, format_seconds, format_size
-from firsttouch.profile.by_line import ByLine, LineRow, RowKind
+from firsttouch.profile.by_line import ByLine, CostKind, LineRow
 from firsttouch.profile.phases import LIBRARY_DOMAINS
 from firsttouch.profile.traced import CallLocation
 from firsttouch.records.text import count
@@ -36,10 +36,10 @@ class LineGroup:
 
     rows: list[LineRow] = field(default_factory=list)
 
-    def of(self, kind: RowKind) -> list[LineRow]:
+    def of(self, kind: CostKind) -> list[LineRow]:
         return [row for row in self.rows if row.kind == kind]
 
-    def _cost_of(self, *kinds: RowKind) -> float:
+    def _cost_of(self, *kinds: CostKind) -> float:
         return sum(row.cost for row in self.rows if row.kind in kinds)
 
     @property
@@ -83,7 +83,7 @@ def line_texts(lines: ByLine | None) -> list[str]:
     if left:
         texts.append(_at_cost(sum(group.cost for group in left), f"{count(len(left), 'more line')} in the report"))
     if texts:
-        texts.insert(0, f"time that each costs at most; the GPU was used for {format_seconds(lines.seconds)}")
+        texts.insert(0, f"time that each costs at most, of {_span(lines)}")
     told = {id(row) for group in shown for row in group.rows}
     others = [row for row in lines.rows if id(row) not in told and row.kind == "copies"]
     if shown and sum(row.seconds or 0.0 for row in others) < LEAST_SHARE * lines.seconds:
@@ -102,10 +102,7 @@ def answer(lines: ByLine | None) -> str:
         return ""
     more = f", and {count(len(groups) - 1, 'more line')}, below" if len(groups) > 1 else ""
     first = groups[0]
-    return (
-        f"Of {format_seconds(lines.seconds)} in which the GPU was used, {_subject(first)} costs at most "
-        f"{format_seconds(first.cost)}{more}."
-    )
+    return f"Of {_span(lines)}, {_subject(first)} costs at most {format_seconds(first.cost)}{more}."
 
 
 def _subject(group: LineGroup) -> str:
@@ -134,7 +131,7 @@ def _facets(group: LineGroup, lines: ByLine) -> list[str]:
     least = _LEAST_OF_GROUP * group.cost
     trips = [_trips_text(row) for row in group.of("round trips")]
     again = [_again_text(row) for row in group.of("copied again") if row.cost >= least]
-    slow = [row for row in group.of("copies") if row.saves or (not trips and (row.seconds or 0.0) >= least)]
+    slow = [] if trips else [row for row in group.of("copies") if row.saves or (row.seconds or 0.0) >= least]
     copies = [_copies_text(row, lines) for row in slow]
     waits = group.of("waits")
     idle, calls = sum(row.idle or 0.0 for row in waits), sum(row.calls for row in waits)
@@ -146,14 +143,22 @@ def _facets(group: LineGroup, lines: ByLine) -> list[str]:
 def _copies_text(row: LineRow, lines: ByLine) -> str:
     way = "h2d" if row.h2d else "d2h"
     text = f"{counted(row.calls, 'copy', 'copies')} {_TO[way]}, {format_size(row.h2d + row.d2h, 3)}, {_from(way)} "
-    text += f"{row.memory} memory"
+    text += _memory(row)
     if row.h2d + row.d2h >= _RATED * row.calls:
         text += _rate_text(row.h2d + row.d2h, row.seconds)
     if row.saves is not None and row.best is not None:
         measured = f"in {lines.best_from}" if lines.best_from else "in this trace"
-        text += f" (page-locked memory{_rate_text(row.h2d + row.d2h, row.best)} {measured}: saves "
-        text += f"{format_seconds(row.saves)})"
+        best = _rate_text(row.h2d + row.d2h, row.best)
+        text += f" (page-locked{best} {measured}, which saves {format_seconds(row.saves)})"
     return text
+
+
+def _memory(row: LineRow) -> str:
+    return f"{row.memory} memory{f' of {row.memory_of}' if row.memory_of else ''}"
+
+
+def _span(lines: ByLine) -> str:
+    return f"the {format_seconds(lines.seconds)} from the GPU's first work to its last"
 
 
 def _from(way: str) -> str:
@@ -169,14 +174,13 @@ def _rate(nbytes: int, seconds: float | None) -> str:
 
 
 def _trips_text(row: LineRow) -> str:
-    first, then = ("host", "device") if row.first_way == "d2h" else ("device", "host")
-    text = f"{counted(row.calls, 'round trip')} of {format_size(row.h2d, 3)} to the {first} and "
-    return f"{text}back to the {then}, unchanged{_certainty(row)}{_link_time(row)}"
+    side = "host" if row.first_way == "d2h" else "device"
+    trips = f"{counted(row.calls, 'round trip')} of {format_size(row.h2d, 3)} to the {side} and back, unchanged"
+    return f"{trips}{_certainty(row)}{_link_time(row)}"
 
 
 def _again_text(row: LineRow) -> str:
-    text = f"{counted(row.calls, 'copy', 'copies')} of bytes that it had copied before{_certainty(row)}"
-    return f"{text}{_link_time(row)}"
+    return f"{counted(row.calls, 'copy', 'copies')} of bytes copied here before{_certainty(row)}{_link_time(row)}"
 
 
 def _certainty(row: LineRow) -> str:
@@ -191,14 +195,12 @@ def _others(copies: Sequence[LineRow], are_more: bool) -> Iterator[str]:
     """The copies of lines that are not shown, by direction and memory."""
     sums: defaultdict[tuple[str, str], list[LineRow]] = defaultdict(list)
     for row in copies:
-        sums["h2d" if row.h2d else "d2h", row.memory].append(row)
+        sums["h2d" if row.h2d else "d2h", _memory(row)].append(row)
     texts = []
     for (way, memory), of in sums.items():
         nbytes, seconds = sum(row.h2d + row.d2h for row in of), sum(row.seconds or 0.0 for row in of)
         at = f" at {plain(where(of[0].place), 120)}" if len(of) == 1 else f" at {len(of)} lines"
-        texts.append(
-            f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory} memory{_rate_text(nbytes, seconds)}{at}"
-        )
+        texts.append(f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory}{_rate_text(nbytes, seconds)}{at}")
     if texts:
         yield f"{'other copies' if are_more else 'copies'}: {'; '.join(texts)}"
 
@@ -231,7 +233,7 @@ def line_tables(lines: ByLine | None) -> list[ProfileTable]:
         [_subject(group), format_seconds(group.cost), plain("; ".join(_facets(group, lines)), 600)] for group in groups
     ]
     costs.notes = [
-        f"The time that each costs at most, of {format_seconds(lines.seconds)} from the GPU's first work to its last. "
+        f"The time that each costs at most, of {_span(lines)}. "
         "After a wait, the GPU stood idle until the next work that was launched, and counts for no longer than the "
         "program waited. The same bytes are likely where some of them were compared, and seen where all were."
     ]
@@ -274,7 +276,7 @@ def _cells(row: LineRow) -> list[str]:
         plain(f"{row.kind}{way}{since}", 160),
         f"{row.calls:,}",
         format_size(total, 3) if total else DASH,
-        row.memory or DASH,
+        f"{row.memory}{f' of {row.memory_of}' if row.memory_of else ''}" or DASH,
         _rate(total, row.seconds) if is_link else DASH,
         _rate(total, row.best) if is_link else DASH,
         format_seconds(row.seconds) if row.seconds else DASH,

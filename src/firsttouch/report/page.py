@@ -53,6 +53,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     return filled_in(
         "page.html.j2",
         chapters=parts,
+        title="; ".join(dict.fromkeys(f"{c.screen.title}{f': {c.about}' if c.about else ''}" for c in parts)),
         wrong=wrong,
         known=known_names,
         not_modelled=caption("; ".join(NOT_MODELLED)),

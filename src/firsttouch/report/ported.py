@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from firsttouch.advice.answer import Edit
 from firsttouch.advice.edits import edits, joined_lines
-from firsttouch.advice.port.places import Places, named_places, where
+from firsttouch.advice.port.places import Places, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
@@ -45,8 +45,11 @@ class PortedPage:
     unseen: Sequence[str]
 
 
-def ported_page(profile: Profile) -> PortedPage | None:
-    """What the page of a profile shows of the program; None if it was not traced, or not by what calls name."""
+def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | None:
+    """What the page of a profile shows of the program; None if it was not traced, or not by what calls name.
+
+    is_advised: whether there is a page of advice.
+    """
     try:
         run = traced_run(profile)
     except UsageError:
@@ -55,9 +58,13 @@ def ported_page(profile: Profile) -> PortedPage | None:
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
     candidates = [
+<<<<<<< HEAD
         _edit_table(edits(run, port, Places(profile.callers), _FIRST), port),
         _process_table(port),
         _waits(port),
+=======
+        _edit_table(edits(run, port, Places(profile.callers), _FIRST), "" if is_advised else port.directory),
+>>>>>>> h-pages
         _block_table(port),
         _other_copies(port),
         _findings(port),
@@ -78,7 +85,7 @@ def _savings_panel(course: Sequence[SavingMoment], clock: float) -> Panel | None
     most = max(course, key=lambda moment: (moment.saved, moment.device + moment.host))
     lines = (
         ("device buffers", [(m.t - clock, float(m.device)) for m in course], COLOURS[1]),
-        ("host buffers copied to or from them", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
+        ("their host buffers", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
     )
     series = [Series(name, thinned(readings, MOST_READINGS), colour) for name, readings, colour in lines]
     saved = [(m.t - clock, float(m.saved)) for m in course]
@@ -96,13 +103,17 @@ def edit_rows(changes: Sequence[Edit]) -> list[list[str]]:
 EDIT_HEADS = ["change", "lines", "calls", "bytes"]
 
 
-def _edit_table(changes: Sequence[Edit], port: PortFindings) -> ProfileTable:
-    note = (
-        f"For {_FIRST.name} memory. Lines, calls and bytes are exact. What each strategy would add, and what to change "
-        f"for the best one: firsttouch advise RUN --profile {port.directory} --out {port.directory}"
-    )
+def _edit_table(changes: Sequence[Edit], directory: str) -> ProfileTable:
+    """directory: of the profile, for the command that gives advice; '' if that was given."""
+    note = "Lines, calls and bytes are exact."
+    if directory:
+        note += (
+            " What each strategy would add, and what to change for the best one: firsttouch advise RUN --profile "
+            f"{directory} --out {directory}"
+        )
     rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
-    return ProfileTable("edits", "What to change", EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
+    title = f"What to change for {_FIRST.name} memory"
+    return ProfileTable("edits", title, EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
 
 
 def _process_table(port: PortFindings) -> ProfileTable:
@@ -166,7 +177,7 @@ def _block(block: PortBlock) -> list[str]:
     more = block.ranges - 4
     times = f", {block.allocations:,} times" if block.allocations > 1 else ""
     return [
-        plain(block.name or where(block.place), 80) + times,
+        plain(block.name or where_allocated(block.place, block.helper), 80) + times,
         size(block.bytes),
         _copied(block.into, block.place),
         _copied(block.out, block.place),

@@ -39,7 +39,8 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     """
     summaries = {name: summarise(profile, link_speed(profile)) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
-    ported = ported_page(next(iter(profiles.values()))) if len(profiles) == 1 else None
+    first = next(iter(profiles.values()))
+    ported = ported_page(first, is_advised=bool(advice)) if len(profiles) == 1 else None
     if ported is not None and ported.panel is not None:
         figure = replace(figure, panels=[*figure.panels, ported.panel])
     drawing = Drawing(_caption(figure), notes=notes)

@@ -322,6 +322,11 @@ def touched(touches: Touches) -> list[str]:
             f"{format_number(100 * touches.share, 3)} % of all page faults were in user mode and could be sampled; "
             "those inside system calls are not seen."
         )
+    if touches.of_python:
+        sentences.append(
+            f"{format_number(touches.of_python, 3)} % of the samples have a line of Python, which is read right after "
+            f"the fault; {format_number(touches.sure, 3)} % of these threads were in that line before the fault too."
+        )
     if touches.lost:
         sentences.append(f"There was no room for {touches.lost:,} samples.")
     return sentences

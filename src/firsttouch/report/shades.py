@@ -11,7 +11,9 @@ from dataclasses import dataclass
 SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
 GREYS = ("#fafafa", "#ececec", "#dcdcdc", "#cccccc", "#bcbcbc")
-DARK, LIGHT = "#000000", "#ffffff"  # on any colour, one of them has a contrast of at least 4.5
+DARK, LIGHT = "#000000", "#ffffff"
+READABLE = 4.5
+"""The contrast of text that WCAG 2.1, 1.4.3 requires. On any colour DARK or LIGHT has it."""
 
 LEAST_SPAN = 0.25
 """The range of colours covers at least this fraction of the largest value, so that noise does not look like a pattern.
@@ -35,7 +37,7 @@ class Shades:
     """True if some values lie beyond the last colour."""
 
     def ink(self, value: float) -> str:
-        """The text colour with the higher contrast on the colour of `value`."""
+        """The colour of text on the colour of `value`."""
         return _ink(self.colour(value))
 
     def hex(self, value: float) -> str:
@@ -54,13 +56,13 @@ class Shades:
 
 
 def ink_on(colour: str) -> str:
-    """The text colour with the higher contrast on a colour such as '#0072B2'."""
+    """The colour of text on a colour such as '#0072B2'."""
     return _ink(_rgb(colour))
 
 
 def _ink(rgb: Sequence[float]) -> str:
-    fill = _luminance(rgb)
-    return DARK if _contrast(fill, _luminance(_rgb(DARK))) >= _contrast(fill, 1.0) else LIGHT
+    """White where it has enough contrast: black of the same contrast is harder to read on brown or blue."""
+    return LIGHT if _contrast(_luminance(rgb), 1.0) >= READABLE else DARK
 
 
 def _rgb(colour: str) -> list[float]:

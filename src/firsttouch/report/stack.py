@@ -45,6 +45,8 @@ BELOW_LABELS = 6
 """Pixels from the middle of a bar to its whisker, which crosses no label there."""
 THIN = 1.2
 """The width in pixels below which a segment is drawn as a hairline."""
+LEAST_BESIDE_GAP = 3.0
+"""The width in pixels from which segments have a gap between them: their colours may look alike."""
 
 
 def draw(figure: Stack, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
@@ -150,8 +152,6 @@ def _chart(figure: Stack, roles: Roles, records: Sequence[Record], context: Draw
 
 def _rounded(record: Record, bar: Spec, unit: str) -> Quantity | None:
     """The sum of a bar with the interval that says how many digits sentences give it; None if it has none."""
-    if bar["low"] != bar["high"]:
-        return Quantity(bar["y"], unit, bar["low"], bar["high"])
     if record.summary is None or not record.has_interval or record.unit != unit:
         return None
     return Quantity(bar["y"], unit, record.summary.ci_low, record.summary.ci_high)
@@ -159,7 +159,7 @@ def _rounded(record: Record, bar: Spec, unit: str) -> Quantity | None:
 
 def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: float, unit: str) -> list[Spec]:
     """One row per segment that is not zero. scale: pixels per unit of the values."""
-    made, start = [], 0.0
+    made, start = list[Spec](), 0.0
     for name, v in parts.items():
         if v > 0:
             text = quantity(v, unit)
@@ -171,6 +171,7 @@ def _segment_rows(parts: Mapping[str, float], fills: Mapping[str, str], scale: f
                 "end": start + v,
                 "middle": start + v / 2,
                 "thin": v * scale < THIN,
+                "gap": bool(made) and min(v, made[-1]["end"] - made[-1]["start"]) * scale >= LEAST_BESIDE_GAP,
                 "amount": text,
                 "text": text if fits else "",
                 "ink": ink_on(fills[name]) if fits else "",
@@ -207,6 +208,10 @@ def _stacked(
     if any(r.get("thin") for r in rows):
         line = ("rule", {"strokeWidth": THIN}) if height else ("tick", {"thickness": THIN, "height": BAR})
         layers.append(layer(line[0], thin, part, "datum.thin", **line[1]))
+    if any(r.get("gap") for r in rows):
+        gap = ("rule", {"strokeWidth": 1}) if height else ("tick", {"thickness": 1, "height": BAR})
+        place_of_gap = {key: channel for key, channel in thin.items() if key != "color"}
+        layers.append(layer(gap[0], place_of_gap, part, "datum.gap", color="white", **gap[1]))
     for ink in (DARK, LIGHT):
         if any(r.get("ink") == ink for r in rows):
             layers.append(layer("text", inside, part, f"datum.ink == '{ink}'", fontSize=TEXT, fill=ink))

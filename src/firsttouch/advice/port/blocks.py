@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
-from firsttouch.advice.port.places import Places, largest, summed
+from firsttouch.advice.port.places import Places, blocks_told_apart, largest, summed
 from firsttouch.advice.port.port_findings import (
     MOST_PARTNERS,
     CopyCount,
@@ -177,8 +177,9 @@ def port_blocks(
     """The blocks of the device, those that save most first."""
     of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
+    apart = blocks_told_apart(run.blocks, places.names)
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
-                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()))
+                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()), apart.get(block.site))
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
@@ -191,6 +192,7 @@ def _block(
     places: Places,
     touches: Mapping[tuple[int, int], RangeTouches],
     of_cpu: CpuUse | None,
+    apart: CallSite | None,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
     partners = _host_partners(block.number, most, touches)
@@ -200,7 +202,8 @@ def _block(
         bytes=block.nbytes,
         kind=block.kind,
         allocations=len(block.lives),
-        place=places.of(block.site),
+        place=places.of(apart or block.site),
+        helper=places.of(block.site) if apart else None,
         partners=partners[:MOST_PARTNERS],
         ranges=len(partners),
         into=use.into.counted(places),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
@@ -14,9 +15,12 @@ from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 from firsttouch.profile.user_lines import OFFSET
+from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
 
 UNKNOWN_LINE = "an unknown line"
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib\w*/python3\.\d+/|^<")
+"""Files of Python that are not the user's."""
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
 
@@ -25,7 +29,7 @@ class Places:
     """The place in the program of each call, by its site."""
 
     def __init__(self, names: CallerTable) -> None:
-        self._names, self._known = names, dict[CallSite, CallLocation]()
+        self.names, self._known = names, dict[CallSite, CallLocation]()
 
     def of(self, site: CallSite) -> CallLocation:
         if site not in self._known:
@@ -34,10 +38,10 @@ class Places:
 
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
-        place = place_of(site, self._names)
+        place = place_of(site, self.names)
         if place.source or not place.file:
             return place
-        frame = caller(site, lambda file, offset: self._names[file, offset].function if (file, offset) in self._names
+        frame = caller(site, lambda file, offset: self.names[file, offset].function if (file, offset) in self.names
                        else "")  # fmt: skip
         return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
 
@@ -48,7 +52,48 @@ def program_place(site: CallSite, places: Places) -> CallLocation:
     return places.of(site[program_frame:])
 
 
-def lines_of(site: CallSite, names: CallerTable) -> Hashable:
+def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict[CallSite, CallSite]:
+    """What tells apart the blocks that a helper of the program allocates for others: by the place of each, its frames
+    from the innermost one on that differs. Only of calls that allocate half of all blocks or more.
+    """
+    sites = [block.site for block in blocks if block.site and not block.on_host and not block.name]
+    chains = {site: _frames_with_lines(site, names) for site in dict.fromkeys(sites)}
+    by_call: defaultdict[Hashable, list[CallSite]] = defaultdict(list)
+    for site, chain in chains.items():
+        if len(chain) > 1:
+            by_call[chain[0][1]].append(site)
+    apart: dict[CallSite, CallSite] = {}
+
+    def differ(group: Sequence[CallSite], depth: int, named: int) -> None:
+        by_line: defaultdict[Hashable, list[CallSite]] = defaultdict(list)
+        for site in group:
+            by_line[chains[site][depth][1] if depth < len(chains[site]) else None].append(site)
+        for line, alike in by_line.items():
+            at = depth if len(by_line) > 1 and line is not None else named
+            if len(alike) > 1 and line is not None:
+                differ(alike, depth + 1, at)
+            elif at:
+                apart.update((site, site[chains[site][at][0] :]) for site in alike)
+
+    for group in by_call.values():
+        if len(group) > 1 and 2 * len(group) >= len(chains):
+            differ(group, 1, 0)
+    return apart
+
+
+def _frames_with_lines(site: CallSite, names: CallerTable) -> list[tuple[int, Hashable]]:
+    """The program's frame that called CUDA and those around it with lines of the user, by their number in the site."""
+    first = caller(site, lambda *place: names[place].function if place in names else "")
+    start = site.index(first) if first else 0
+    frames = list[tuple[int, Hashable]]()
+    for number, (frame, line) in enumerate(zip(site, lines_of(site, names), strict=True)):
+        is_line = frame.function or (frame.file, frame.offset) != line
+        if number == start or (number > start and is_line and not _LIBRARY.search(frame.file)):
+            frames.append((number, line))
+    return frames
+
+
+def lines_of(site: CallSite, names: CallerTable) -> tuple[Hashable, ...]:
     """What tells a call apart from others: the lines that lead to it, of which a template may have several copies; or
     the place in the file where the line is unknown.
     """
@@ -97,6 +142,11 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
         return f":{place.line}"
     line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
     return f"{function_name(place.function)} {line}".strip() or "an unknown call"
+
+
+def where_allocated(place: CallLocation, helper: CallLocation | None, after: CallLocation | None = None) -> str:
+    """The call that allocates a block. helper: what it calls for that, if that is named too; after: as for `where`."""
+    return where(place, after) + (f" by {function_name(helper.function) or line_of(helper)}" if helper else "")
 
 
 def named_places(places: Sequence[CallLocation], before: CallLocation | None = None, most: int = 0) -> str:

@@ -89,7 +89,8 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     those of which that is not known; read_again: bytes that it read after they were copied to the device; all None if
     the CPU was not watched. unused: what of it is not needed, in sentences. in_pool: "part" of an allocation that the
     program's own allocator divides, where it begins and ends being assumed; "whole" of such a one whose parts are not
-    known; "" of others.
+    known; "" of others. helper: the call that allocates it, if that allocates others too; `place` is then where the
+    helper was called.
     """
 
     number: int
@@ -110,6 +111,7 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     read_again: int | None = None
     unused: Sequence[str] = ()
     in_pool: Literal["", "part", "whole"] = ""
+    helper: CallLocation | None = None
 
 
 class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):

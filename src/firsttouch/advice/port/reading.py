@@ -10,7 +10,7 @@ import msgspec
 
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
-from firsttouch.advice.port.places import Places, line_of, lines_of
+from firsttouch.advice.port.places import Places, blocks_told_apart, line_of, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
 from firsttouch.base.errors import UsageError
@@ -111,10 +111,11 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
 def program_of(profile: Profile, run: TracedRun) -> Program:
     """The program of a process of a profile. Its blocks are called by the lines that allocate them."""
     places, touches = Places(profile.callers), TouchIndex(profile, run.pid)
+    apart = blocks_told_apart(run.blocks, places.names)
     return program_of_trace(
         run,
         title=short(shlex.join(program_command(command_of(profile, run.pid))), LONGEST_COMMAND),
-        name=lambda block: block.name or line_of(places.of(block.site)),
+        name=lambda block: block.name or line_of(places.of(apart.get(block.site, block.site))),
         threads=lambda start, end: touches.of(start, end).threads,
         exact=run.exact,
         events=[event for journal in profile.journals if journal.pid == run.pid for event in journal.events],
