@@ -52,7 +52,7 @@ void read_counters(int statm, int stat, ProcessReading& reading) {
     const char* const minor = skip(state, 7);  // field 10
     const char* const major = skip(minor, 2);  // field 12
     if (major == nullptr) return;
-    reading.stack_start = number(skip(major, 16));  // field 28
+    if (const std::uint64_t start = number(skip(major, 16)); start != 0) reading.stack_start = start;  // field 28
     reading.counters.minor_faults = number(minor), reading.counters.major_faults = number(major);
     const char letter = *state;
     // The memory of a process that has ended is gone: its last reading holds until then.
@@ -144,8 +144,8 @@ std::uint64_t ProcessSampler::least_pages() const {
     for (const Files& files : files_) {
         const ProcessCounters& of = files.last.counters;
         if (has_ended(files.last.state)) continue;
-        std::uint64_t& most = own[files.last.stack_start];
-        most = std::max(most, of.resident_pages - std::min(of.resident_pages, of.shared_pages));
+        if (const std::uint64_t start = files.last.stack_start; start != 0)
+            own[start] = std::max(own[start], of.resident_pages - std::min(of.resident_pages, of.shared_pages));
         shared = std::max(shared, of.shared_pages);
         largest = std::max(largest, of.resident_pages);
     }

@@ -58,13 +58,9 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
     candidates = [
-<<<<<<< HEAD
-        _edit_table(edits(run, port, Places(profile.callers), _FIRST), port),
+        _edit_table(edits(run, port, Places(profile.callers), _FIRST), "" if is_advised else port.directory),
         _process_table(port),
         _waits(port),
-=======
-        _edit_table(edits(run, port, Places(profile.callers), _FIRST), "" if is_advised else port.directory),
->>>>>>> h-pages
         _block_table(port),
         _other_copies(port),
         _findings(port),
