@@ -189,7 +189,7 @@ def test_names_of_the_target_are_text(tmp_path):
 def test_what_lines_cost_comes_first_and_what_unified_memory_would_do_later(tmp_path):
     page = render({"p": read(stored(tmp_path / "p", training(), *MARKS))})
     tables = re.findall('<section id="([^"]+)"', page)
-    assert tables[:3] == ["memory", "lines", "all-lines"]
+    assert tables[:3] == ["lines", "memory", "all-lines"]
     assert "hazards" in tables[3:]
     costs = page.partition('<section id="lines"')[2].partition("</section>")[0]
     assert re.findall(r"train\.py:\d+(?: and :\d+)?", costs) == ["train.py:14", "train.py:11", "train.py:16 and :17"]

@@ -100,7 +100,8 @@ def answer(lines: ByLine | None) -> str:
     groups = groups_of(lines) if lines else []
     if lines is None or not groups:
         return ""
-    more = f", and {count(len(groups) - 1, 'more line')}, below" if len(groups) > 1 else ""
+    others = sum(group.cost for group in groups[1:])
+    more = f", and {count(len(groups) - 1, 'more line')} at most {format_seconds(others)}" if others else ""
     first = groups[0]
     return f"Of {_span(lines)}, {_subject(first)} costs at most {format_seconds(first.cost)}{more}."
 

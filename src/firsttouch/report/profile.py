@@ -49,6 +49,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     only = next(iter(summaries.values())) if len(summaries) == 1 else None
     tables = words.tables(only) if only else [words.peaks(summaries)]
     lines = words_of_lines.line_tables(only.by_line) if only else []
+    leading, lines = [table for table in lines if not table.folded], [table for table in lines if table.folded]
     tables = [*lines, *(ported.tables if ported is not None else []), *tables]
     answer = [words_of_lines.answer(only.by_line), *words.answer(only)] if only else []
     return filled_in(
@@ -58,6 +59,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
         advice=advice,
         answer=[*filter(None, answer), *([ported.answer] if ported is not None else [])],
         memory=DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow])),
+        leading=leading,
         tables=tables,
         unseen=_unseen_by_profile(summaries, ported.unseen if ported else ()),
         costs=_costs(summaries),
