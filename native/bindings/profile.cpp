@@ -26,7 +26,7 @@ nb::tuple take(ProcessSampler& sampler) {
     for (const TotalReading& each : readings.totals)
         totals.append(nb::make_tuple(each.time, each.counters.resident_pages, each.counters.minor_faults,
                                      each.counters.major_faults, each.processes, each.counters.shared_pages,
-                                     each.largest_pages));
+                                     each.least_pages));
     return nb::make_tuple(processes, totals, readings.ticks, readings.late);
 }
 
@@ -164,9 +164,10 @@ void bind_profile(nb::module_& m) {
                      "list[tuple[float, int, int, int, int, int, int]], int, int]"),
              "Returns what was read since the last call: (processes, totals, ticks, late).\n\n"
              "Each of processes is (time, key, resident pages, minor faults, major faults, state), each of totals\n"
-             "(time, resident pages, minor faults, major faults, processes, shared pages, resident pages of the "
-             "largest\n"
-             "process). There is one where a value changed. Times are seconds of time.monotonic(). State is a letter "
+             "(time, resident pages, minor faults, major faults, processes, shared pages, resident pages at least if "
+             "each\n"
+             "counts once). There is one where a value changed. Times are seconds of time.monotonic(). State is a "
+             "letter\n"
              "of /proc/PID/stat: 'Z' if the process ended and\n"
              "nobody waited for it, '?' if it is gone. ticks and late count since the start.");
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "host/clock.hpp"
@@ -51,6 +52,7 @@ void read_counters(int statm, int stat, ProcessReading& reading) {
     const char* const minor = skip(state, 7);  // field 10
     const char* const major = skip(minor, 2);  // field 12
     if (major == nullptr) return;
+    if (const std::uint64_t start = number(skip(major, 16)); start != 0) reading.stack_start = start;  // field 28
     reading.counters.minor_faults = number(minor), reading.counters.major_faults = number(major);
     const char letter = *state;
     // The memory of a process that has ended is gone: its last reading holds until then.
@@ -125,13 +127,30 @@ void ProcessSampler::add_up(double time) {
         if (has_ended(files.last.state)) continue;
         total.counters.resident_pages += files.last.counters.resident_pages;
         total.counters.shared_pages += files.last.counters.shared_pages;
-        total.largest_pages = std::max(total.largest_pages, files.last.counters.resident_pages);
         ++total.processes;
     }
     const bool is_same = total.counters == last_total_.counters && total.processes == last_total_.processes;
     if (total.processes == 0 || is_same) return;
+    total.least_pages = least_pages();
     readings_.totals.push_back(total);
     last_total_ = total;
+}
+
+// Processes share memory of their own only with those that they were forked from, or that were forked from the same
+// one: they have the same stack, until they execute a program. Other memory may be the same in all.
+std::uint64_t ProcessSampler::least_pages() const {
+    std::map<std::uint64_t, std::uint64_t> own;  // by the start of the stack, the most that one process has
+    std::uint64_t shared = 0, largest = 0;
+    for (const Files& files : files_) {
+        const ProcessCounters& of = files.last.counters;
+        if (has_ended(files.last.state)) continue;
+        if (const std::uint64_t start = files.last.stack_start; start != 0)
+            own[start] = std::max(own[start], of.resident_pages - std::min(of.resident_pages, of.shared_pages));
+        shared = std::max(shared, of.shared_pages);
+        largest = std::max(largest, of.resident_pages);
+    }
+    for (const auto& [stack, pages] : own) shared += pages;
+    return std::max(shared, largest);
 }
 
 void ProcessSampler::tick() { read_all(now()); }

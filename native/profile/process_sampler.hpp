@@ -26,7 +26,8 @@ struct ProcessReading {
     double time = 0;  // on the clock of now()
     std::int64_t key = 0;
     ProcessCounters counters;
-    char state = '?';  // as in /proc/PID/stat; 'Z': ended and not waited for; '?': the process is gone
+    std::uint64_t stack_start = 0;  // the same in a process and its forks until they execute a program; 0: not stated
+    char state = '?';               // as in /proc/PID/stat; 'Z': ended and not waited for; '?': the process is gone
 };
 
 // The sums over all processes, where they differ from those before. Faults of processes that ended are included.
@@ -34,7 +35,7 @@ struct TotalReading {
     double time = 0;
     ProcessCounters counters;
     std::uint64_t processes = 0;
-    std::uint64_t largest_pages = 0;  // resident, of the process that has most
+    std::uint64_t least_pages = 0;  // resident at least, if each page counts once
 };
 
 struct Readings {
@@ -74,6 +75,7 @@ class ProcessSampler {
     };
     void read_all(double time);
     void add_up(double time);
+    std::uint64_t least_pages() const;
     void run(std::chrono::duration<double> interval);
 
     const std::string root_;

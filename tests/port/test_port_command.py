@@ -323,3 +323,17 @@ def test_a_damaged_journal_is_read_or_refused_in_one_sentence(tmp_path: Path):
         result = call("port", directory)
         assert result.returncode in (0, 2)
         assert result.stderr.count("\n") == (result.returncode == 2)
+
+
+def test_rows_are_whole_and_hazards_come_before_further_buffers(tmp_path: Path):
+    calls = Calls(pid=100)
+    long = dict.fromkeys(range(1, 20), f"{'library::' * 20}allocate")
+    for line in range(1, 14):
+        block, host = calls.block(MIB + line * 4096, line=line), calls.host(2 * MIB)
+        for _ in range(2):
+            calls.copy(block, host, MIB, line=line, sample=7)
+        calls.copy(host + MIB, block, MIB, line=line)
+    shown = call("port", profile(tmp_path / "p", calls.traced, callers=names(long))).stdout
+    text = " ".join(shown.split())
+    assert len(shown.splitlines()) <= 25
+    assert_states(text, "more buffers", "hazards none", "unless the rest of their bytes differs (--check-copies)")

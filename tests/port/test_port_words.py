@@ -235,7 +235,7 @@ def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
 def test_the_answer_counts_the_waits_that_are_needed(hazards: int):
     saved, place = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0), CallLocation("main", "/app/p.cu", 7)
     wait = NeededWait(before="reads", copy=place, work=place, kernel="k", copies=1, records=[])
-    said = headline("p", saved, 3, 2 << 20, hazards, [wait])
+    said = headline("p", saved, 3, 2 << 20, hazards, waits=[wait])
     assert ("wait" in said, "no hazard" in said, "fix 2 hazards" in said) == (True, False, hazards > 0)
     assert_states(wait_words(wait), "p.cu:7", "k may still run")
 

@@ -159,7 +159,7 @@ def of_machine(anonymous, mapped):
     ("lines", "least", "most", "told"),
     [
         ([], 800, 1000, ["at least 800 MiB", "at most 1000 MiB"]),
-        ([of_total("largest", 900)], 900, 1000, ["at least 900 MiB", "at most 1000 MiB"]),
+        ([of_total("least", 900)], 900, 1000, ["at least 900 MiB", "at most 1000 MiB"]),
         # 200 of the sum may be shared; the machine has 700 of its own and 120 shared in all programs
         ([of_total("shared", 200), of_machine(700, 120)], 800, 820, ["at least 800 MiB", "at most 820 MiB"]),
         ([of_total("shared", 200), of_machine(700, 105)], 800, 805, ["peak 805 MiB"]),

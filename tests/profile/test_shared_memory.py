@@ -98,6 +98,25 @@ def test_memory_of_their_own_is_added_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_programs_of_their_own_share_nothing_of_their_own(tmp_path: Path) -> None:
+    """Such as ranks: what is resident at least is about the sum."""
+    own = f"import time; a = b'x' * {SIZE}; time.sleep(1)"
+    program = tmp_path / "ranks.py"
+    program.write_text(
+        "import subprocess, sys\n"
+        f"ranks = [subprocess.Popen([sys.executable, '-c', {own!r}]) for _ in range({CHILDREN})]\n"
+        "assert not any(rank.wait() for rank in ranks)\n"
+    )
+    out = tmp_path / "out"
+    ran = call("--out", str(out), "--", sys.executable, str(program))
+    assert ran.returncode == 0, ran.stderr
+    host = summarise(read(out)).host
+    assert host.peak is not None
+    assert host.least is not None
+    assert CHILDREN * SIZE <= host.least <= host.peak.bytes
+
+
+@pytest.mark.slow
 def test_the_peak_of_one_process_is_what_was_read(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = call("--out", str(out), "--", sys.executable, "-c", f"import time; a = b'x' * {SIZE}; time.sleep(0.3)")

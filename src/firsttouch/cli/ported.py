@@ -24,6 +24,7 @@ from firsttouch.records.text import join_names, join_some
 MOST_LINES = 25
 _MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS, _MOST_PROCESSES = 6, 2, 3, 4, 2, 4
 _MOST_WAITS = 2
+_FEWEST_BLOCKS = 2
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
 _LONGEST = 400
@@ -36,22 +37,32 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
     """The findings in words. files: the paths of what was written, named last."""
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
     last = [*_wrapped(_unseen(port), stream), *_next_step_lines(port), *files]
-    middle = _wrapped(
-        [
+    room = MOST_LINES - len(first) - len(last)
+    for most in range(_MOST_BLOCKS, _FEWEST_BLOCKS - 1, -1):  # the largest are told, the others are added up
+        rows = [
             *_process_lines(port),
-            *_saved_lines(port),
+            *_saved_lines(port, most),
             *_wait_lines(port),
             *_needless_lines(port),
             *_hazard_lines(port),
             *_searched(port),
             *_kernel_lines(port),
-        ],
-        stream,
-    )
-    room = MOST_LINES - len(first) - len(last)
-    if len(middle) > room:
-        middle = [*middle[: room - 1], _row("", "", "more in the JSON (--json)")]
-    return [*first, *middle, *last]
+        ]
+        middle = [_wrapped([row], stream) for row in rows]
+        if sum(map(len, middle)) <= room:
+            break
+    else:
+        middle = [*_whole_rows(middle, room - 1), [_row("", "", "more in the JSON (--json)")]]
+    return [*first, *(line for row in middle for line in row), *last]
+
+
+def _whole_rows(rows: Sequence[list[str]], room: int) -> Iterator[list[str]]:
+    """The first rows, as many as there is room for."""
+    for row in rows:
+        room -= len(row)
+        if room < 0:
+            return
+        yield row
 
 
 def _wrapped(rows: Iterable[str], stream: TextIO | None, indent: int = _HEAD + _WORD) -> list[str]:
@@ -94,11 +105,11 @@ def _process_lines(port: PortFindings) -> Iterator[str]:
     yield _row("", "", f"{rest}what follows is of {one}")
 
 
-def _saved_lines(port: PortFindings) -> Iterator[str]:
-    """The blocks that have a partner, or are not needed, with their copies."""
+def _saved_lines(port: PortFindings, most: int) -> Iterator[str]:
+    """The blocks that have a partner, or are not needed, with their copies. most: so many are told one by one."""
     rows = [block for block in port.blocks if block.saves or block.unused]
     before: CallLocation | None = None
-    for number, block in enumerate(rows[:_MOST_BLOCKS]):
+    for number, block in enumerate(rows[:most]):
         place = short(where_allocated(block.place, block.helper, before), 60)
         yield _row(
             "buffers" if not number else "",
@@ -106,7 +117,7 @@ def _saved_lines(port: PortFindings) -> Iterator[str]:
             f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}",
         )
         before = block.place
-    if more := rows[_MOST_BLOCKS:]:
+    if more := rows[most:]:
         size = format_size(sum(block.bytes for block in more), 3)
         yield _row("", "exact", f"{size:>9}  in {counted(len(more), 'more buffer')}")
 

@@ -157,7 +157,7 @@ class Samples(ProfileLine, kw_only=True, tag="samples"):
     with the least and the most of the first column remain.
 
     Columns of total and process:KEY, each tick: resident, minor, major; total also has processes, shared (resident
-    memory of files, and of what several processes may map) and largest (resident in the process that has most). Now and
+    memory of files, and of what several processes may map) and least (resident, if each page counts once). Now and
     then: of process:KEY pss, anonymous, huge, swap; nodeN, by NUMA node. Of total pss, when all processes were read
     since the last one was started. Of gpu:N used, free, reserved; of gpu:N/process:KEY used. Of machine nodeN_free,
     cgroup, numa_pages_migrated, ...

@@ -126,7 +126,7 @@ def _host(profile: Profile) -> HostRow:
 
 def _bounds(profile: Profile) -> tuple[int, int] | None:
     """Of how many bytes were resident at most, each page counted once, the least and the most that can be."""
-    resident, largest = profile.curve("total", "resident"), profile.curve("total", "largest")
+    resident, lowest = profile.curve("total", "resident"), profile.curve("total", "least")
     if resident is None or not len(resident):
         return None
     processes, shared = profile.curve("total", "processes"), profile.curve("total", "shared")
@@ -134,7 +134,7 @@ def _bounds(profile: Profile) -> tuple[int, int] | None:
         peak = integer(max(resident.values))
         return peak, peak
     of_one = [curve for process in profile.processes if (curve := profile.curve(f"process:{process}", "resident"))]
-    least = integer(max([*(largest.values if largest else ()), *(max(curve.values) for curve in of_one if len(curve))]))
+    least = integer(max([*(lowest.values if lowest else ()), *(max(curve.values) for curve in of_one if len(curve))]))
     anonymous, mapped = profile.curve("machine", "anon_pages"), profile.curve("machine", "mapped")
     if shared is None or anonymous is None or mapped is None:
         return least, max(least, integer(max(resident.values)))

@@ -67,7 +67,7 @@ class Processes:
         self._tree, self._writer, self._pace = tree, writer, pace
         self._sampler = _core.ProcessSampler(str(tree.path("proc")))
         self._page = os.sysconf("SC_PAGE_SIZE")
-        self._total = Track("total", [*COLUMNS, "processes", "shared", "largest"], pace)
+        self._total = Track("total", [*COLUMNS, "processes", "shared", "least"], pace)
         self._marker = os.fsencode(f"{VARIABLE}={marker}") if marker else b""
         self._keys = 0
         self._newborn: dict[int, _Newborn] = {}
@@ -180,8 +180,8 @@ class Processes:
                 member.track.add(seconds - began, (member.resident, minor, major))
             elif key or not self.first_is_child:  # the end of a child is told to the profiler, with more about it
                 self.end(seconds - began, member)
-        for seconds, pages, minor, major, processes, shared, largest in totals:
-            sizes = shared * self._page, largest * self._page
+        for seconds, pages, minor, major, processes, shared, least in totals:
+            sizes = shared * self._page, least * self._page
             self._total.add(seconds - began, (pages * self._page, minor, major, processes, *sizes))
         return ticks, late
 

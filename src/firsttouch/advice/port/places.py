@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
@@ -23,6 +24,7 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib\w*/python3\.\d+/|^<")
 """Files of Python that are not the user's."""
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
+_LONGEST_FUNCTION = 60
 
 
 class Places:
@@ -143,7 +145,7 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
     if after is not None and place.source and place.source == after.source and place.function == after.function:
         return f":{place.line}"
     line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
-    return f"{function_name(place.function)} {line}".strip() or "an unknown call"
+    return f"{short(function_name(place.function), _LONGEST_FUNCTION)} {line}".strip() or "an unknown call"
 
 
 def where_allocated(place: CallLocation, helper: CallLocation | None, after: CallLocation | None = None) -> str:

@@ -41,10 +41,10 @@ def headline(
     copies: int,
     copied: int,
     hazards: int,
-    others: Sequence[OtherCopies],
+    others: Sequence[OtherCopies] = (),
     waits: Sequence[NeededWait] = (),
     *,
-    partial: bool,
+    partial: bool = False,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
     the kinds of findings that are seen or likely. others: copies that are not among `copies`. waits: that it needs.
