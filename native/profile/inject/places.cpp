@@ -196,13 +196,20 @@ Places::Numbered Places::frames_of(const Chain& chain, bool skip_vendor, const s
     if (python != nullptr) of_python = lines.places(*python, most_frames);
     const std::size_t most = of_python.empty() ? most_frames : most_native;
     Numbered numbered;
+    bool is_made_by_library = false;  // the place in a package's library that made the call is kept, the others are not
     for (std::size_t i = 0; i < chain.size(); ++i) {
         const Place place = locate(chain[i]);
         if (!of_python.empty() && lines.is_interpreter(place.file, chain[i])) break;
-        if (frames.empty() &&
-            ((skip_vendor && is_skipped(place.file)) || (!of_python.empty() && is_between(place.file)))) {
+        if (frames.empty() && skip_vendor && is_skipped(place.file)) {
             ++numbered.skipped;
             continue;
+        }
+        if (!of_python.empty() && frames.size() == is_made_by_library && is_between(place.file)) {
+            if (is_made_by_library || !python::is_of_a_library(place.file)) {
+                if (frames.empty()) ++numbered.skipped;
+                continue;
+            }
+            is_made_by_library = true;
         }
         frames.push_back({.offset = place.offset,
                           .file = texts_.number(place.file),

@@ -415,6 +415,7 @@ def is_of_the_runtime(function: str) -> bool:
     return _RUNTIME.match(function) is not None
 
 
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _CUDA = re.compile(r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject)\.so")
 
 
@@ -425,11 +426,19 @@ def is_of_cuda(file: str, function: str) -> bool:
     return _CUDA.search(file) is not None or is_of_the_runtime(function)
 
 
+def is_of_a_package(file: str) -> bool:
+    """Whether a file was installed with a package of Python."""
+    return _PACKAGE.search(file) is not None
+
+
 def caller(site: CallSite, function_of: Callable[[str, int], str]) -> CallFrame | None:
-    """The place in the program that called the CUDA runtime, or the driver. function_of: the name of the function at an
-    offset of a file, '' if it is unknown. None for an empty site.
+    """The place in the program that called the CUDA runtime, or the driver; of Python, the line that called the library
+    that did. function_of: the name of the function at an offset of a file, '' if it is unknown. None for an empty site.
     """
+    is_python = any(frame.function for frame in site)
     for frame in site:
+        if is_python and not frame.function and is_of_a_package(frame.file):
+            continue
         if frame.function or not is_of_the_runtime(function_of(frame.file, frame.offset)):
             return frame
     return site[0] if site else None

@@ -12,7 +12,6 @@ or go through one buffer of the host.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +23,13 @@ import msgspec
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaMove
 from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.trace import is_of_a_package
 from firsttouch.program.ranges import Ranges
 
 MOST_PARTS = 8
 """An allocation of which copies and launches name more parts than this is a pool."""
 ALIGNMENT = 256
 """Allocators begin what they hand out at multiples of this, of CUDA's own, or of more."""
-_INSTALLED = re.compile(r"/(?:site|dist)-packages/")
-"""Where Python packages are, whose memory the program cannot allocate otherwise."""
 
 
 class HasBytes(Protocol):
@@ -239,7 +237,7 @@ def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent]) -> None:
     allocators = {candidates[key].allocator for key in pools if len(parts[key][0]) > MOST_PARTS} - {None}
     for key, named in candidates.items():
         extent, (starts, by_launches) = named.extent, parts[key]
-        is_of_library = named.allocator is not None and _INSTALLED.search(named.allocator.file) is not None
+        is_of_library = named.allocator is not None and is_of_a_package(named.allocator.file)
         extent.is_pool = key in pools or is_of_library or named.allocator in allocators
         if extent.is_pool and by_launches != 1 and len(starts) > 1:
             extent.parts = [extent.address, *starts[1:]]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from firsttouch.advice.port.rule import FindingRow, FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.profile.calls import CudaQuery
+from firsttouch.profile.trace import is_of_a_package
 from firsttouch.program.trace import TracedAllocation, TracedStep
 
 
 class FreeMemory(Hazard):
-    """Calls of the program itself, not of a library of the vendor; and whether the same function then allocates."""
+    """Calls of the program itself, not of a library of the vendor; and whether the same function then allocates. What a
+    library of a package queries, it may do on its own account.
+    """
 
     name = "free-memory"
     title = "free memory"
     order = 2
     words = {
         "asked": FindingWords("the program queries the free memory of the device"),
+        "library": FindingWords("a library queries the free memory of the device"),
         "allocates": FindingWords(
             "the program queries the free memory of the device, and the same function then allocates, probably "
             "accordingly"
@@ -31,9 +35,10 @@ class FreeMemory(Hazard):
     def take(self, number: int, step: TracedStep) -> None:
         if isinstance(step, CudaQuery) and not step.vendor:
             place = self.state.places.of(step.site)
-            row = self.row("asked", "seen", place)
+            by_library = bool(step.site) and is_of_a_package(step.site[0].file)
+            row = self.row("library", "possible", place) if by_library else self.row("asked", "seen", place)
             row.add(number, 0, place)
-            if place.function:
+            if place.function and not by_library:
                 self._asked[place.function] = row
         elif isinstance(step, TracedAllocation) and step.begins and self._asked:
             function = self.state.places.of(step.call.site).function
