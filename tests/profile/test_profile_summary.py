@@ -151,8 +151,9 @@ def of_total(column, value):
     return s.Samples(of="total", columns=[column], rows=[[0.0, value * MiB]])
 
 
-def of_machine(anonymous, mapped):
-    return s.Samples(of="machine", columns=["anon_pages", "mapped"], rows=[[0.0, anonymous * MiB, mapped * MiB]])
+def of_machine(anonymous, mapped, *times):
+    rows = [[t, anonymous * MiB, mapped * MiB] for t in times or (0.0, 1.0, 1.9)]
+    return s.Samples(of="machine", columns=["anon_pages", "mapped"], rows=rows)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,8 @@ def of_machine(anonymous, mapped):
         ([of_total("shared", 200), of_machine(700, 120)], 800, 820, ["at least 800 MiB", "at most 820 MiB"]),
         ([of_total("shared", 200), of_machine(700, 105)], 800, 805, ["peak 805 MiB"]),
         ([of_total("shared", 200), of_machine(9000, 9000)], 800, 1000, ["at most 1000 MiB"]),
+        # between two readings, what processes gave back until the second is added: 720 MiB and 200 MiB
+        ([of_total("shared", 200), of_machine(10, 10, 0.0, 3.9)], 800, 930, ["at most 930 MiB"]),
         ([s.Samples(of="total", columns=["pss"], rows=[[1.0, 870 * MiB]])], 800, 1000, ["about 870 MiB"]),
         # read with little memory, this tells nothing of the peak
         ([s.Samples(of="total", columns=["pss"], rows=[[0.2, 150 * MiB]])], 800, 1000, ["at least 800 MiB"]),

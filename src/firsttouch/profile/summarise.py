@@ -12,7 +12,7 @@ from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.by_line import ByLine, TracedProcess, by_line
 from firsttouch.profile.call_journal import calls_of
-from firsttouch.profile.content import Profile
+from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added
@@ -129,21 +129,47 @@ def _bounds(profile: Profile) -> tuple[int, int] | None:
     resident, lowest = profile.curve("total", "resident"), profile.curve("total", "least")
     if resident is None or not len(resident):
         return None
-    processes, shared = profile.curve("total", "processes"), profile.curve("total", "shared")
+    processes = profile.curve("total", "processes")
     if processes is None or max(processes.values) <= 1:
         peak = integer(max(resident.values))
         return peak, peak
     of_one = [curve for process in profile.processes if (curve := profile.curve(f"process:{process}", "resident"))]
     least = integer(max([*(lowest.values if lowest else ()), *(max(curve.values) for curve in of_one if len(curve))]))
-    anonymous, mapped = profile.curve("machine", "anon_pages"), profile.curve("machine", "mapped")
+    return least, max(least, integer(_most(profile, resident)))
+
+
+def _most(profile: Profile, resident: Curve) -> float:
+    """The most that can have been resident, each page counted once: between two readings of what the whole machine has,
+    no more than at the second and what processes then had less, and after the last, than at it and what they then had
+    more.
+    """
+    shared, mapped = profile.curve("total", "shared"), profile.curve("machine", "mapped")
+    anonymous = profile.curve("machine", "anon_pages")
     if shared is None or anonymous is None or mapped is None:
-        return least, max(least, integer(max(resident.values)))
-    most = 0.0
-    for t, size in resident:
-        of_files = shared.at(t) or 0.0
-        private = min(size - of_files, max(around(anonymous, t), default=size))
-        most = max(most, min(size, private + min(of_files, max(around(mapped, t), default=of_files))))
-    return least, max(least, integer(most))
+        return max(resident.values)
+    of_each = [
+        (process, curve)
+        for key, process in profile.processes.items()
+        if (curve := profile.curve(f"process:{key}", "resident")) is not None
+    ]
+
+    def size_at(process: ProfiledProcess, curve: Curve, t: float) -> float:
+        return 0.0 if process.ended is not None and process.ended <= t else curve.at(t) or 0.0
+
+    most, begin = 0.0, 0.0
+    for t in [*anonymous.times, profile.seconds]:
+        held = max((size for _, size in resident.within(begin, t)), default=0.0)
+        if held > most:
+            at = min(t, anonymous.times[-1])
+            size, of_files = resident.at(at) or 0.0, shared.at(at) or 0.0
+            once = min(max(0.0, size - of_files), anonymous.at(at) or 0.0) + min(of_files, mapped.at(at) or 0.0)
+            changed = sum(
+                max(0.0, max((v for _, v in curve.within(begin, t)), default=0.0) - size_at(process, curve, at))
+                for process, curve in of_each
+            )
+            most = max(most, min(held, once + changed))
+        begin = t
+    return most
 
 
 def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRow:
