@@ -39,7 +39,7 @@ start = time.perf_counter()
 print(f"{run(int(sys.argv[4])):.6g}, loop {time.perf_counter() - start:.4f} s")
 """
 LOOP = r"loop ([0-9.]+) s"
-AT_ONCE = 6
+AT_ONCE = 8
 MANY = {"jax": 20, "graphs": 50}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 MODES = {"bare": [], "trace": ["profile", "--trace"], "port": ["profile", "--faults=8", "--host"]}

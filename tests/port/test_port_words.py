@@ -111,6 +111,7 @@ WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
     },
     "free-memory": {
         "asked": ({}, "the program queries the free memory of the device", ""),
+        "library": ({}, "a library queries the free memory of the device", ""),
         "allocates": (
             {},
             "the program queries the free memory of the device, and the same function then allocates, probably "
