@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.verdict import CALL_MS, SIMILAR, not_apart
 from firsttouch.advice.wording import MOST, parts_of, turn_text
 from firsttouch.base.units import format_size
@@ -18,7 +19,7 @@ from firsttouch.program.trace import TracedCopy, TracedRun
 from firsttouch.records.statements import Statement
 from firsttouch.records.text import caption, count, first_few, percent, quantity
 
-MOST_PARTS, MOST_ALIKE = 3, 3
+MOST_PARTS, MOST_ALIKE, _MOST_NAMED = 3, 3, 4
 LEAST_PART = 0.02
 """The least share of a row's time of which a part is named."""
 _FAMILIES = tuple(
@@ -142,6 +143,14 @@ def edit_texts(edits: Sequence[Edit]) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------ what is not known
+
+
+def others_of(found: PortFindings) -> list[str]:
+    """The other processes that used CUDA, in a phrase."""
+    if not (others := [pid for pid in found.others if pid != found.pid]):
+        return []
+    named = first_few([*map(str, others)], _MOST_NAMED)
+    return [f"other processes that used CUDA, {named} (--process); this is process {found.pid}"]
 
 
 def unseen_of(run: TracedRun) -> list[str]:
