@@ -26,6 +26,7 @@ import evidence
 import model
 import port_programs
 import ported
+import profiled
 import ranges
 import traced_apps
 import traced_calls
@@ -62,7 +63,9 @@ def text_of(name: str, patterns: str) -> str:
         return TABLES[name].text(directories(patterns))
     if name in TEXTS:
         return TEXTS[name](directories(patterns))
-    raise SystemExit(f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS])}")
+    if name in profiled.OF_PROFILES:
+        return profiled.OF_PROFILES[name](matching(patterns))
+    raise SystemExit(f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS, *profiled.OF_PROFILES])}")
 
 
 def recomputed(page: str) -> str:

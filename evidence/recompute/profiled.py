@@ -1,0 +1,42 @@
+"""The first lines of what `profile` and `port` print of stored profiles, as the docs show them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from firsttouch.advice.port.reading import findings_of, traced_run
+from firsttouch.cli import ported, profiled
+from firsttouch.profile.reading import read
+from firsttouch.profile.summarise import summarise
+from records import ROOT
+
+WIDTH = 92
+NEXT = ("host ", "hazards ", "unseen ")
+"""What begins the first row that is left out."""
+
+
+def shown(command: str, lines: Sequence[str]) -> str:
+    """A command and the first of its lines, as a block of code."""
+    until = next((n for n, line in enumerate(lines) if line.startswith(NEXT)), len(lines))
+    rows = [f"$ {command}", *lines[:until], "..."]
+    return "\n" + "\n".join(f"    {row}" for row in rows) + "\n\n"
+
+
+def profile_lines(paths: Sequence[Path]) -> str:
+    os.environ["COLUMNS"] = str(WIDTH)
+    (path,) = paths
+    return shown(f"firsttouch profile {path.relative_to(ROOT)}", profiled.lines(summarise(read(path), None)))
+
+
+def port_lines(paths: Sequence[Path]) -> str:
+    os.environ["COLUMNS"] = str(WIDTH)
+    (path,) = paths
+    profile = read(path)
+    found = findings_of(profile, traced_run(profile))
+    return shown(f"firsttouch port {path.relative_to(ROOT)}", ported.lines(found))
+
+
+OF_PROFILES: Mapping[str, Callable[[Sequence[Path]], str]] = {"profile-lines": profile_lines, "port-lines": port_lines}
+"""Texts that are made of the directories of profiles, which hold no results."""
