@@ -12,13 +12,17 @@ import re
 import struct
 from bisect import bisect_right
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from inspect import signature
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
+
+from firsttouch import _core
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import open_regular
 from firsttouch.profile.cuda import (
@@ -57,6 +61,10 @@ _WHATS: tuple[Literal["begin", "end", "instant"], ...] = ("begin", "end", "insta
 _LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "host")
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
+Places: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+"""A column of whole numbers."""
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
+"""Structures, of which `rows[field]` is a column."""
 
 
 class Structure:
@@ -65,12 +73,25 @@ class Structure:
     def __init__(self, name: str, kind: int, layout: str, fields: tuple[str, ...]) -> None:
         form = struct.Struct(layout)
         self.kind, self.size = kind, form.size
+        self._layout = layout
         self.fields, self.unpack = fields, form.unpack_from
         self._make: Callable[[tuple[Any, ...]], Any] = namedtuple(name, fields)._make  # type: ignore[attr-defined]
 
     def read(self, content: bytes | memoryview, offset: int = 0) -> Any:
         """The fields by name. Raises struct.error if the content is too short."""
         return self._make(self.unpack(content, offset))
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.void]:
+        """The structure as an element of an array, with its fields by name."""
+        formats, offsets, at = [], [], 0
+        for number, letter in re.findall(r"(\d*)([a-zA-Z])", self._layout):
+            if letter != "x":
+                formats.append(f"S{number}" if letter == "s" else np.dtype(f"<{letter}"))
+                offsets.append(at)
+            at += struct.calcsize(f"<{number}{letter}")
+        columns = {"names": self.fields, "formats": formats, "offsets": offsets, "itemsize": self.size}
+        return np.dtype(columns)  # type: ignore[call-overload, no-any-return]
 
     def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
         """A function that calls `receive` with the fields that its parameters name; quicker than `read`."""
@@ -83,8 +104,6 @@ class Structure:
 @cache
 def layout_of(version: int) -> Mapping[str, Structure]:
     """The structures of a version of the format, by their names in the table. Raises ValueError for another version."""
-    from firsttouch import _core
-
     return {name: Structure(name, *about) for name, about in _core.journal_layout(version).items()}
 
 
@@ -102,10 +121,16 @@ class JournalFile:
         self.opened = 0.0
         self.is_cut = False
         """Whether the file ends within a record, of which the library writes the size last."""
-        self._offset = 0
+        self._offset = self.reached = 0
+        """Up to where records were taken, and the end of the last one that was."""
 
-    def records(self) -> Iterator[tuple[int, memoryview]]:
-        """The kind and the content of each complete record that was not returned yet."""
+    def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
+        """The kind and the content of each complete record that was not returned yet; of these, if kinds are given."""
+        for block in self.blocks():
+            yield from block.records(*kinds)
+
+    def blocks(self) -> Iterator[JournalBlock]:
+        """The complete records that were not returned yet, many at a time."""
         try:
             with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -114,9 +139,14 @@ class JournalFile:
                 while self._offset < size:
                     file.seek(self._offset)
                     block = file.read(_AT_ONCE)
-                    before = self._offset
-                    yield from self._of_block(block)
-                    if self._offset == before:
+                    *places, size_of_records, is_broken = _core.scan_records(block)
+                    offsets, ends, numbers = map(np.frombuffer, places, ("<u4", "<u4", "<u2"))
+                    yield JournalBlock(self, block, self._offset, offsets, ends, numbers)
+                    self._offset += size_of_records
+                    if is_broken:
+                        (size,) = struct.unpack_from("<I", block, size_of_records)
+                        raise self._error(f"has a record of {size} bytes at {self._offset}")
+                    if not size_of_records:
                         self.is_cut = any(block[:4])
                         return
         except OSError as error:
@@ -142,25 +172,46 @@ class JournalFile:
         self._offset = max(self._offset, first)
         return True
 
-    def _of_block(self, block: bytes) -> Iterator[tuple[int, memoryview]]:
-        view, at, form = memoryview(block), 0, self.layout["record"]
-        while at + form.size <= len(block):
-            size, kind = form.unpack(block, at)
-            if size == 0 or at + size > len(block):
-                return
-            if size % 8:
-                raise self._error(f"has a record of {size} bytes at {self._offset}")
-            self._offset += size
-            if kind:
-                yield kind, view[at + form.size : at + size]
-            at += size
-
     def _error(self, problem: str) -> UsageError:
         return UsageError(f"{self.path} {problem}; a profile's journals are those that its own run wrote")
 
     def broken(self) -> UsageError:
         """The error of a record whose content contradicts itself."""
-        return self._error(f"has a broken record before byte {self._offset}")
+        return self._error(f"has a broken record before byte {self.reached}")
+
+
+@dataclass(frozen=True)
+class JournalBlock:
+    """Complete records of a journal, one after the other. begin: where they are in the file.
+
+    offsets, ends: in `content`, of what follows the header of each record; kinds: their kinds.
+    """
+
+    file: JournalFile
+    content: bytes
+    begin: int
+    offsets: Places
+    ends: Places
+    kinds: Places
+
+    def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
+        """The kind and the content of each record, or of those of these kinds."""
+        view = memoryview(self.content)
+        chosen = np.isin(self.kinds, kinds) if kinds else slice(None)
+        columns = (column[chosen].tolist() for column in (self.kinds, self.offsets, self.ends))
+        for kind, offset, end in zip(*columns, strict=True):
+            self.file.reached = self.begin + end
+            yield kind, view[offset:end]
+
+    def rows(self, form: Structure) -> tuple[Places, Rows]:
+        """The records of a kind: their places in the file, and what they begin with, by field."""
+        chosen = self.kinds == form.kind
+        offsets = self.offsets[chosen].astype(np.int64)
+        if (self.ends[chosen] - offsets < form.size).any():
+            raise self.file.broken()
+        words = np.frombuffer(self.content, "<u8", len(self.content) // 8)
+        content = words[offsets[:, None] // 8 + np.arange(form.size // 8)]
+        return offsets + self.begin, content.view(form.dtype).reshape(len(offsets))
 
 
 def journal_files(directory: Path) -> list[Path]:
@@ -172,13 +223,14 @@ def journal_files(directory: Path) -> list[Path]:
     return [directory / name for name in names if not (directory / name).is_symlink()]
 
 
-def read_journals(directory: Path) -> list[ProcessJournal]:
-    """All journals of a profile's directory.
+def read_journals(directory: Path, *, with_activities: bool = True) -> list[ProcessJournal]:
+    """All journals of a profile's directory. with_activities: with the times of copies and kernels.
 
     Raises:
         UsageError: A file is no journal, or contains what the library does not write.
     """
-    return [JournalReader(path).read() for path in journal_files(directory)]
+    left_out = () if with_activities else ("copy", "kernel")
+    return [JournalReader(path).read(left_out) for path in journal_files(directory)]
 
 
 def _text(file: JournalFile, content: memoryview, start: int, size: int) -> str:
@@ -261,13 +313,14 @@ class JournalReader:
         self._clock = _Clock([])
         self._into = ProcessJournal(0, 0.0)
 
-    def read(self) -> ProcessJournal:
+    def read(self, left_out: Sequence[str] = ()) -> ProcessJournal:
+        """left_out: kinds of records."""
         into = self._into
         try:
             before = JournalFile(self._file.path)
             self._read_clocks(before)
             into.traced = bool(self._clock)
-            self._read_all(before.layout)
+            self._read_records(before.layout, left_out)
         except struct.error:
             raise self._file.broken() from None
         if self._file.is_cut:
@@ -277,17 +330,18 @@ class JournalReader:
         return into
 
     def _read_clocks(self, file: JournalFile) -> None:
-        readings = [content for kind, content in file.records() if kind == file.layout["clocks"].kind]
+        readings = [content for _, content in file.records(layout_of(1)["clocks"].kind)]
         pairs = map(file.layout["clocks"].read, readings)
         self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
 
-    def _read_all(self, layout: Mapping[str, Structure]) -> None:
+    def _read_records(self, layout: Mapping[str, Structure], left_out: Sequence[str]) -> None:
         adders = self._adders(layout)
-        for kind, content in self._file.records():
-            if (add := adders.get(kind)) is not None:  # other kinds are of a later version
-                add(content)
+        for name in left_out:
+            del adders[layout[name].kind]
+        for kind, content in self._file.records(*adders):  # other kinds are of a later version
+            adders[kind](content)
 
-    def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
+    def _adders(self, layout: Mapping[str, Structure]) -> dict[int, Callable[[memoryview], None]]:
         """What adds the content of a record, by its kind."""
         adders: dict[str, Callable[[memoryview], None]] = {
             "mark": lambda content: self._into.marks.append(_mark(self._file, content)),

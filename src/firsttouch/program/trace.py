@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from firsttouch import _core
+from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import (
     Arguments,
     CudaBlock,
@@ -44,6 +45,10 @@ _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
+_WAYS: dict[tuple[bool, bool], CopyWay] = {
+    (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
+}  # fmt: skip
+"""By whether the source and the target are on the host."""
 NamedBy: TypeAlias = Literal["argument", "pointer", "symbol"]
 """How a launch names a block: in its parameters, by a pointer in a block that these name, or by a static variable of
 the device, or a pointer in one, which any kernel of the program may use."""
@@ -64,7 +69,8 @@ class Life(msgspec.Struct, gc=False):
 class TracedBlock(msgspec.Struct):
     """Memory of CUDA: the allocations of one call, size and kind of which no two were alive at once.
 
-    number: its place among the blocks; site: of its first allocation; name: of a static variable.
+    number: its place among the blocks; site: of its first allocation; name: of a static variable. is_of_vendor: whether
+    a library of the vendor allocates it, which the program cannot change.
     """
 
     number: int
@@ -74,6 +80,7 @@ class TracedBlock(msgspec.Struct):
     site: CallSite
     name: str
     lives: list[Life] = []
+    is_of_vendor: bool = False
 
     @property
     def on_host(self) -> bool:
@@ -332,9 +339,13 @@ class _Tracer:
 
     def run(self) -> TracedRun:
         run = self.traced
+        append = run.steps.append
         for call in self._calls.calls:
+            if isinstance(call, CudaLaunch):
+                append(self._launch(call))
+                continue
             for step in self._steps(call):
-                run.steps.append(step)
+                append(step)
         for block in run.blocks:
             for life in block.lives:
                 if life.end is None:
@@ -342,9 +353,8 @@ class _Tracer:
         return run
 
     def _steps(self, call: CudaCall) -> Iterator[TracedStep]:
-        if isinstance(call, CudaLaunch):
-            yield self._launch(call)
-        elif isinstance(call, CudaMove):
+        assert not isinstance(call, CudaLaunch)
+        if isinstance(call, CudaMove):
             if step := self._move(call):
                 yield step
         elif isinstance(call, CudaBlock):
@@ -369,7 +379,10 @@ class _Tracer:
         if self._free[key]:
             block = self.traced.blocks[heapq.heappop(self._free[key])]
         else:
-            block = TracedBlock(len(self.traced.blocks), call.bytes, call.kind, call.device, call.site, call.name)
+            block = TracedBlock(
+                len(self.traced.blocks), call.bytes, call.kind, call.device, call.site, call.name,
+                is_of_vendor=is_of_vendor(call.site),
+            )  # fmt: skip
             self.traced.blocks.append(block)
             self._keys.append(key)
         block.lives.append(Life(call.address, call.t, len(self.traced.steps)))
@@ -429,10 +442,7 @@ class _Tracer:
         if source.block == NO_BLOCK and target.block == NO_BLOCK:
             self.traced.outside += 1
             return None
-        ways: dict[tuple[bool, bool], CopyWay] = {
-            (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
-        }  # fmt: skip
-        way = ways[self._on_host(source), self._on_host(target)]
+        way = _WAYS[self._on_host(source), self._on_host(target)]
         self._forget_pointers(call, target, searched=way == "h2d" and target.total <= _MOST_SEARCHED)
         if way == "d2d":
             self._copy_pointers(call, source, target)
@@ -474,8 +484,9 @@ class _Tracer:
     # ------------------------------------------------------------------------------------------------ launches
 
     def _launch(self, call: CudaLaunch) -> TracedLaunch:
-        self.traced.launches += not call.captured
-        self.traced.unknown += call.arguments is None and not call.captured
+        if not call.captured:
+            self.traced.launches += 1
+            self.traced.unknown += call.arguments is None
         named = self._uses.get(id(call.arguments))
         if named is None:
             uses, strangers = self._named_blocks(call.arguments)

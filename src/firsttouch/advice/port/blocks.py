@@ -12,7 +12,6 @@ from firsttouch.advice.port.places import Places, largest, summed
 from firsttouch.advice.port.port_findings import MOST_PARTNERS, CopyCount, HostPartner, PortBlock
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
-from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import HostUse
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
@@ -40,11 +39,20 @@ class _SiteCopies:
     """Copies in one direction: their number, and their bytes by call."""
 
     copies: int = 0
-    bytes: Counter[CallSite] = field(default_factory=Counter)
+    total: int = 0
+    sites: dict[int, CallSite] = field(default_factory=dict)
+    """The calls by identity, since it takes long to compare them."""
+    bytes: Counter[int] = field(default_factory=Counter)
+
+    def add(self, site: CallSite, nbytes: int) -> None:
+        self.copies += 1
+        self.total += nbytes
+        self.sites[id(site)] = site
+        self.bytes[id(site)] += nbytes
 
     def counted(self, places: Places) -> CopyCount:
-        by_place = summed((places.of(site), size) for site, size in self.bytes.items())
-        return CopyCount(copies=self.copies, bytes=self.bytes.total(), places=largest(by_place))
+        by_place = summed((places.of(self.sites[key]), size) for key, size in self.bytes.items())
+        return CopyCount(copies=self.copies, bytes=self.total, places=largest(by_place))
 
 
 @dataclass
@@ -140,8 +148,7 @@ def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
 def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     block = use.blocks[copy.device.block]
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
-    way.copies += 1
-    way.bytes[copy.call.site] += nbytes
+    way.add(copy.call.site, nbytes)
     if copy.device.rows == 1:
         block.copied.add(copy.device.start, copy.device.end)
     if may_pair(run.blocks[copy.device.block], copy):
@@ -210,7 +217,7 @@ def _host_partners(
 
 def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
-    if block.name or is_of_vendor(block.site):
+    if block.name or block.is_of_vendor:
         return []
     sentences = []
     if not use.launches and not run.unknown:
@@ -221,6 +228,6 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
     if use.idle:
         sentences.append("no longer used when memory use peaks")
     if of_cpu and of_cpu.unread:
-        part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
+        part = "" if of_cpu.unread >= use.out.total else f"{format_size(of_cpu.unread, 3)} "
         sentences.append(f"{part}copied back and never read")
     return sentences

@@ -124,10 +124,10 @@ def _saved(run: TracedRun, joined: Partners, clock: float) -> SavedBytes:
 
 def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
-    if not isinstance(step, TracedCopy | TracedFill):
+    if not isinstance(step, (TracedCopy, TracedFill)):  # a union would be made anew each time
         return False
     block = run.blocks[step.target.block if isinstance(step, TracedFill) else step.device.block]
-    return is_of_vendor(step.call.site if block.kind in STATIC_KINDS else block.site)
+    return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
 
 
 def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> UnseenUse:

@@ -25,12 +25,13 @@ class Places:
     """The place in the program of each call, by its site."""
 
     def __init__(self, names: CallerTable) -> None:
-        self._names, self._known = names, dict[CallSite, CallLocation]()
+        self._names, self._known = names, dict[int, tuple[CallSite, CallLocation]]()
+        """By the identity of a site, since it takes long to compare them."""
 
     def of(self, site: CallSite) -> CallLocation:
-        if site not in self._known:
-            self._known[site] = self._named(site)
-        return self._known[site]
+        if id(site) not in self._known:
+            self._known[id(site)] = site, self._named(site)
+        return self._known[id(site)][1]
 
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
