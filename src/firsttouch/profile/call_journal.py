@@ -16,7 +16,6 @@ from operator import attrgetter, lt
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-import numpy as np
 from msgspec.structs import replace
 
 from firsttouch.base.errors import UsageError
@@ -107,6 +106,8 @@ def frames(directory: Path) -> list[tuple[str, int]]:
 
 
 def _joined(parts: Sequence[tuple[Places, Rows]]) -> tuple[Places, Rows]:
+    import numpy as np
+
     return np.concatenate([places for places, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
@@ -121,6 +122,8 @@ def _times(rows: Rows) -> list[float]:
 
 
 def _seconds(rows: Rows) -> Places:
+    import numpy as np
+
     start, end = rows["start_stamp"], rows["end_stamp"]
     return np.where(end > start, end - start, 0) * 1e-9
 
@@ -228,6 +231,8 @@ class _CallReader(JournalReader):
     def _take_rows(self, rows: Mapping[str, tuple[Places, Rows]]) -> None:
         if not rows:
             return
+        import numpy as np
+
         self._calls = dict(zip(*_columns(rows["call"][1], "correlation", "site"), strict=True))
         self._take_devices(rows["memory"][1])
         several: list[tuple[Sequence[int] | Places, Sequence[CudaCall]]] = [
@@ -258,6 +263,8 @@ class _CallReader(JournalReader):
     # ------------------------------------------------------------------------------------------ times, from CUPTI
 
     def _take_devices(self, rows: Rows) -> None:
+        import numpy as np
+
         of_device = rows[(rows["operation"] == 1) & (rows["device"] != 0)]
         self._devices = dict(zip(*_columns(of_device, "correlation", "device"), strict=True))
         for row in rows[np.isin(rows["memory"], _STATIC)]:
@@ -277,6 +284,8 @@ class _CallReader(JournalReader):
 
     def _take_times(self, kernels: tuple[Places, Rows], copies: tuple[Places, Rows]) -> None:
         """What launches and copies took on the GPU, those of one call added up in their order."""
+        import numpy as np
+
         places, ran = kernels
         if len(ran) and not self._clock:
             raise self._file.broken()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from array import array
 from bisect import bisect_right
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +19,7 @@ from functools import cache, cached_property
 from inspect import signature
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from firsttouch import _core
 from firsttouch.base.errors import UsageError
@@ -41,6 +40,10 @@ from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.events.sums import EventKind as EventKind
 from firsttouch.profile.schema import Mark
 
+if TYPE_CHECKING:
+    import numpy as np
+
+# The profiler imports no numpy, whose threads need address space that a limit may not leave.
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _DIRECTIONS: Mapping[int, CopyDirection] = {
     1: "h2d",
@@ -84,6 +87,8 @@ class Structure:
     @cached_property
     def dtype(self) -> np.dtype[np.void]:
         """The structure as an element of an array, with its fields by name."""
+        import numpy as np
+
         formats, offsets, at = [], [], 0
         for number, letter in re.findall(r"(\d*)([a-zA-Z])", self._layout):
             if letter != "x":
@@ -140,8 +145,7 @@ class JournalFile:
                     file.seek(self._offset)
                     block = file.read(_AT_ONCE)
                     *places, size_of_records, is_broken = _core.scan_records(block)
-                    offsets, ends, numbers = map(np.frombuffer, places, ("<u4", "<u4", "<u2"))
-                    yield JournalBlock(self, block, self._offset, offsets, ends, numbers)
+                    yield JournalBlock(self, block, self._offset, *places)
                     self._offset += size_of_records
                     if is_broken:
                         (size,) = struct.unpack_from("<I", block, size_of_records)
@@ -184,30 +188,32 @@ class JournalFile:
 class JournalBlock:
     """Complete records of a journal, one after the other. begin: where they are in the file.
 
-    offsets, ends: in `content`, of what follows the header of each record; kinds: their kinds.
+    offsets, ends: in `content`, of what follows the header of each record, u32; kinds: their kinds, u16.
     """
 
     file: JournalFile
     content: bytes
     begin: int
-    offsets: Places
-    ends: Places
-    kinds: Places
+    offsets: bytes
+    ends: bytes
+    kinds: bytes
 
     def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
         """The kind and the content of each record, or of those of these kinds."""
-        view = memoryview(self.content)
-        chosen = np.isin(self.kinds, kinds) if kinds else slice(None)
-        columns = (column[chosen].tolist() for column in (self.kinds, self.offsets, self.ends))
+        view, chosen = memoryview(self.content), frozenset(kinds)
+        columns = array("H", self.kinds), array("I", self.offsets), array("I", self.ends)
         for kind, offset, end in zip(*columns, strict=True):
-            self.file.reached = self.begin + end
-            yield kind, view[offset:end]
+            if kind in chosen or not chosen:
+                self.file.reached = self.begin + end
+                yield kind, view[offset:end]
 
     def rows(self, form: Structure) -> tuple[Places, Rows]:
         """The records of a kind: their places in the file, and what they begin with, by field."""
-        chosen = self.kinds == form.kind
-        offsets = self.offsets[chosen].astype(np.int64)
-        if (self.ends[chosen] - offsets < form.size).any():
+        import numpy as np
+
+        chosen = np.frombuffer(self.kinds, "<u2") == form.kind
+        offsets = np.frombuffer(self.offsets, "<u4")[chosen].astype(np.int64)
+        if (np.frombuffer(self.ends, "<u4")[chosen] - offsets < form.size).any():
             raise self.file.broken()
         words = np.frombuffer(self.content, "<u8", len(self.content) // 8)
         content = words[offsets[:, None] // 8 + np.arange(form.size // 8)]

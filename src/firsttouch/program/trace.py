@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -35,6 +35,7 @@ from firsttouch.profile.cuda import CallSite, MemoryKind
 if TYPE_CHECKING:
     from firsttouch.program.exact_run import ExactRun
 
+T = TypeVar("T")
 HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
 MANAGED_KINDS: frozenset[MemoryKind] = frozenset(("managed", "managed_static"))
@@ -190,7 +191,7 @@ TracedStep: TypeAlias = (
 )
 
 
-class TracedRun(msgspec.Struct):
+class TracedRun(msgspec.Struct, dict=True):
     """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation, as
     are shapes, the grids and blocks of launches. exact: what a second run told of kernels, which launches then name.
 
@@ -210,6 +211,13 @@ class TracedRun(msgspec.Struct):
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
+
+    def once(self, make: Callable[[TracedRun], T]) -> T:
+        """What a function makes of the run, which is made once. After that, the run must not change."""
+        made = self.__dict__.setdefault("made", {})
+        if make not in made:
+            made[make] = make(self)
+        return cast(T, made[make])
 
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""

@@ -111,8 +111,8 @@ class _Maker:
     ) -> None:
         self.exact = exact
         self.run, self.title, self.name, self.threads = run, title, name, threads
-        self.layout = Layout(run, partners(run), used_blocks(run))
-        self.repeated = {c.copy for c in repeated_copies(run).copies if c.why == "needless"}
+        self.layout = Layout(run, run.once(partners), used_blocks(run))
+        self.repeated = {c.copy for c in run.once(repeated_copies).copies if c.why == "needless"}
         self.watch = HostWatch(run)
         count = len(self.layout.blocks)
         self.uses = [_BlockUse() for _ in range(count)]

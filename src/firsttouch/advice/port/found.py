@@ -81,7 +81,7 @@ def found(
 
 def program_state(run: TracedRun, names: CallerTable, touches: TouchIndex | None = None) -> ProgramState:
     """What rules know of a run before its first step."""
-    places, joined, use = Places(names), partners(run), block_use(run)
+    places, joined, use = Places(names), run.once(partners), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
     return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places))
 
