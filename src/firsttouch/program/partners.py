@@ -19,6 +19,7 @@ from firsttouch.program.trace import (
     TracedBlock,
     TracedCopy,
     TracedRun,
+    beside_launches,
 )
 
 _NO_PAIR = STATIC_KINDS | MANAGED_KINDS | {"array"}
@@ -104,7 +105,7 @@ def partners(run: TracedRun) -> Partners:
     """The partners of all blocks. Copies that are alike are looked at once."""
     alike: dict[tuple[int, int], dict[tuple[object, ...], TracedCopy]] = defaultdict(dict)
     life = Counter[int]()
-    for step in run.steps:
+    for _, step in run.once(beside_launches):
         if isinstance(step, TracedAllocation):
             life[step.block] += step.begins
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):

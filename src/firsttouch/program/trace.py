@@ -229,6 +229,11 @@ def trace(calls: TracedCalls, call_of: Callable[[CallSite], Hashable] = lambda s
     return _Tracer(calls, call_of).run()
 
 
+def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
+    """The steps that launch no kernel, with their numbers: mostly few. Take them with `run.once`."""
+    return [(number, step) for number, step in enumerate(run.steps) if not isinstance(step, TracedLaunch)]
+
+
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
     """The process that a view shows: the one with this number, or the one with the most bytes copied, and then the most
     launches. None if there is none.

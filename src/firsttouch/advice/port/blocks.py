@@ -26,6 +26,7 @@ from firsttouch.program.trace import (
     TracedLaunch,
     TracedRun,
     TracedUse,
+    beside_launches,
 )
 
 MOST_PARTS = 8
@@ -133,7 +134,7 @@ def block_use(run: TracedRun) -> ProgramUse:
 def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
     """Marks the blocks that were alive when all blocks held most, and not used from then on."""
     held_bytes = most = at = 0
-    for number, step in enumerate(run.steps):
+    for number, step in run.once(beside_launches):
         if isinstance(step, TracedAllocation) and not run.blocks[step.block].on_host:
             held_bytes += run.blocks[step.block].nbytes * (1 if step.begins else -1)
             if held_bytes > most:
@@ -160,7 +161,7 @@ def port_blocks(
     run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
-    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
+    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for _, step in run.once(beside_launches)) else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
                      None if of_cpu is None else of_cpu.get(block.number, CpuUse()))
