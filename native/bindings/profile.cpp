@@ -1,12 +1,17 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "device/device.hpp"
+#include "profile/folder.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/page_tracker.hpp"
 #include "profile/perf.hpp"
@@ -81,6 +86,30 @@ nb::dict journal_layout(std::uint32_t of_version) {
     return layout;
 }
 
+// Where the records of a block of a journal are, up to the first that is not complete.
+nb::tuple scan_records(const nb::bytes& block) {
+    std::vector<std::uint32_t> offsets, ends;
+    std::vector<std::uint16_t> kinds;
+    const auto* const begin = static_cast<const char*>(block.data());
+    std::size_t at = 0;
+    bool is_broken = false;
+    while (at + sizeof(inject::RecordHeader) <= block.size()) {
+        inject::RecordHeader header;
+        std::memcpy(&header, begin + at, sizeof header);
+        if (header.size == 0 || header.size > block.size() - at) break;
+        is_broken = header.size % 8 != 0;
+        if (is_broken) break;
+        if (const auto kind = static_cast<std::uint16_t>(header.kind); kind != 0) {
+            offsets.push_back(static_cast<std::uint32_t>(at + sizeof header));
+            ends.push_back(static_cast<std::uint32_t>(at + header.size));
+            kinds.push_back(kind);
+        }
+        at += header.size;
+    }
+    const auto as_bytes = [](const auto& column) { return nb::bytes(column.data(), column.size() * sizeof column[0]); };
+    return nb::make_tuple(as_bytes(offsets), as_bytes(ends), as_bytes(kinds), at, is_broken);
+}
+
 // Empty: pages can be tracked.
 std::string why_no_page_tracking() {
     try {
@@ -129,6 +158,25 @@ void bind_profile(nb::module_& m) {
         },
         nb::arg("sum"), nb::arg("records"),
         "The sum of a journal's records that its header states, going on from the sum of those before.");
+    m.def("scan_records", &scan_records, nb::arg("block"),
+          nb::sig("def scan_records(block: bytes) -> tuple[bytes, bytes, bytes, int, bool]"),
+          "The complete records of a block of a journal: (offsets, ends, kinds, bytes, broken).\n\n"
+          "The first three are arrays of u32, u32 and u16: where the content of each record begins and ends in the\n"
+          "block, and its kind. bytes: of the complete records. broken: the next one has a size that is none.");
+    nb::class_<Folder>(m, "Folder",
+                       "Folds a sequence of numbers: what recurs becomes a repeat, with a number of its own.")
+        .def(nb::init<std::size_t, std::size_t>(), nb::arg("longest"), nb::arg("candidates"),
+             "longest: the most numbers of a round; candidates: how many places of a number are tried.")
+        .def("add", &Folder::add, "A new number, which stands for no repeat.")
+        .def("append", nb::overload_cast<Folder::Number>(&Folder::append), nb::arg("number"),
+             "Appends a number. Raises IndexError for one that `add` did not return.")
+        .def("append_timed", nb::overload_cast<Folder::Number, double>(&Folder::append), nb::arg("number"),
+             nb::arg("seconds"), "Appends a number, and adds to the seconds that it took.")
+        .def("sequence", &Folder::sequence, "What was appended, folded.")
+        .def("repeat", &Folder::repeat, nb::arg("number"),
+             "The count and the numbers of a repeat; (0, []) for another number.")
+        .def("seconds", &Folder::seconds, nb::arg("number"), "The sum of the seconds of a number, and their count.")
+        .def("__len__", [](const Folder& folder) { return folder.sequence().size(); });
     m.def("why_no_page_tracking", &why_no_page_tracking,
           "Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.");
     m.def("journal_offsets", &journal_offsets,

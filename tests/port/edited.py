@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.answer import Edit
+from firsttouch.advice.edit import Edit
 
 _COPY = re.compile(r"cudaMemcpy\((.+?), (.+?), [^,]+, cudaMemcpy(HostToDevice|DeviceToHost)\)")
 _ALLOCATION = re.compile(r"cudaMalloc\(\(void\*\*\)&(\w+), (?:[^();]|\([^()]*\))+\)")

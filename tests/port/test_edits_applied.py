@@ -13,7 +13,7 @@ from tests.calls import call
 from tests.port.edited import edited
 from tests.port.played import PlayedCuda
 
-from firsttouch.advice.answer import Edit
+from firsttouch.advice.edit import Edit
 from firsttouch.advice.edits import edits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.reading import findings_of, traced_run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from firsttouch.advice.edit import Edit
 from firsttouch.advice.settings import Settings
 from firsttouch.model.costs import Ground
 from firsttouch.model.terms import Term
@@ -156,21 +157,6 @@ class CopyCheck:
     traced_ms: float
     priced_ms: float
     fits: bool
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A change of the source that the recommended strategy needs.
-
-    what: allocate, drop, omit, wait, free, prefetch, advise, lock or keep. lines: of the calls that change, each as
-    'file:line', in order; text: in words. count: of the calls, bytes: of their blocks or copies.
-    """
-
-    what: str
-    text: str
-    lines: list[str]
-    count: int
-    bytes: int
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from firsttouch.advice.answer import Edit
+from firsttouch.advice.edit import Edit
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, NeededWait, PortBlock, PortFindings
 from firsttouch.machine.allocators.properties import is_plain_host

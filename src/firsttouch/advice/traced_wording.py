@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
+from firsttouch.advice.answer import Advice, CopyCheck, StrategyRow, TracedAdvice
+from firsttouch.advice.edit import Edit
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.verdict import CALL_MS, SIMILAR, not_apart

@@ -135,7 +135,7 @@ def _command_line(
         if program:
             _show_program(directory, chosen, as_json)
         else:
-            _show(directory, chosen, as_json, [], print_stdout)
+            _show(findings_in(directory, chosen), as_json, [], print_stdout)
         return
     if program:
         raise UsageError("--program shows a profile; give the directory of one, and no command")
@@ -161,19 +161,22 @@ def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
     """Profiles a program, and shows the findings. Returns its exit status."""
 
     def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
-        summary, files = write_views(directory, failure)
-        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank, keep=True)
+        findings: list[PortFindings] = []
+
+        def find() -> None:
+            findings.append(findings_in(directory, chosen, keep=True))
+
+        summary, files = write_views(directory, failure, find)
+        _show(findings[0], as_json, files[-1:], print_stderr, summary.rank)
 
     return carry_out(call, show, as_json, "port")
 
 
 def _show(
-    directory: Path, chosen: int | None, as_json: bool, files: Sequence[str], print_text: Callable[[str], None],
-    rank: str = "", *, keep: bool = False,
-) -> None:  # fmt: skip
+    findings: PortFindings, as_json: bool, files: Sequence[str], print_text: Callable[[str], None], rank: str = ""
+) -> None:
     from firsttouch.cli.ported import lines
 
-    findings = findings_in(directory, chosen, keep=keep)
     if as_json:
         print_json(findings)
     else:

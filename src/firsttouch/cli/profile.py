@@ -341,21 +341,29 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
     )
 
 
-def write_views(directory: Path, failure: str) -> tuple[ProfileSummary, list[str]]:
+def write_views(
+    directory: Path, failure: str, meanwhile: Callable[[], None] = lambda: None
+) -> tuple[ProfileSummary, list[str]]:
     """Writes the views of a profile. Returns its numbers, and the paths of what was written, or why it was not.
 
-    failure: why the profile is not complete, which is printed.
+    failure: why the profile is not complete, which is printed. meanwhile: is called while the page is drawn, by another
+    process.
     """
     # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from concurrent.futures import ThreadPoolExecutor
+
     from firsttouch.advice.link import link_speed
     from firsttouch.engine.reporting import write_report
     from firsttouch.profile.views import SUMMARY, TRACE, write
 
     if failure:
         print_error(f"the profile is not complete: {failure}")
-    summary, unwritten = write(directory, link_speed)
-    problem = unwritten or write_report(directory)
+    with ThreadPoolExecutor(1) as another:
+        drawn = another.submit(write_report, directory)
+        summary, unwritten = write(directory, link_speed)
+        meanwhile()
+        problem = unwritten or drawn.result()
     files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
     return summary, [*files, f"firsttouch: {problem}" if problem else str(directory / "report.html")]
 

@@ -10,10 +10,9 @@ import re
 import struct
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, lt
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -24,6 +23,7 @@ from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,
     CudaBlock,
+    CudaCall,
     CudaLaunch,
     CudaMove,
     CudaPointers,
@@ -38,7 +38,16 @@ from firsttouch.profile.calls import (
 )
 from firsttouch.profile.content import Profile
 from firsttouch.profile.cuda import CallSite, CopyDirection
-from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
+from firsttouch.profile.journal import (
+    JournalFile,
+    JournalReader,
+    Places,
+    Rows,
+    journal_files,
+    layout_of,
+    memory_kind,
+    notice,
+)
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
 
@@ -104,6 +113,37 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     return list(found)
 
 
+def _joined(parts: Sequence[tuple[Places, Rows]]) -> tuple[Places, Rows]:
+    import numpy as np
+
+    return np.concatenate([places for places, _ in parts]), np.concatenate([rows for _, rows in parts])
+
+
+def _columns(rows: Rows, *fields: str) -> Iterator[list[Any]]:
+    """The values of these fields; 0 of one that the version of the journal does not have."""
+    known = rows.dtype.names or ()
+    return (rows[field].tolist() if field in known else [0] * len(rows) for field in fields)
+
+
+def _times(rows: Rows) -> list[float]:
+    return (rows["time"] * 1e-9).tolist()  # type: ignore[no-any-return]
+
+
+def _seconds(rows: Rows) -> Places:
+    import numpy as np
+
+    start, end = rows["start_stamp"], rows["end_stamp"]
+    return np.where(end > start, end - start, 0) * 1e-9
+
+
+_MANY = ("memory", "copy", "kernel", "call", "launch", "move", "block", "wait")
+"""The kinds of records of which there may be millions."""
+_MOVE_FIELDS = (
+    *("source", "target", "bytes", "rows", "source_pitch", "target_pitch", "sample", "before", "correlation", "site"),
+    *("thread", "device", "stream", "advice", "what", "host", "flags", "direction", "began"),
+)
+
+
 class _CallReader(JournalReader):
     """Reads the calls of one journal."""
 
@@ -125,9 +165,11 @@ class _CallReader(JournalReader):
         """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
         """What the CPU wrote, of a record that goes on in the next one."""
-        self._reserved: list[tuple[int, int, int]] = []
-        """The ranges of addresses that the program has reserved, in order: begin, end and number."""
-        self._reservations = 0
+        self._reservations: list[tuple[int, int, int]] = []
+        """Where in the file the program reserves or frees a range, its address, and its bytes, or 0."""
+        self._others: list[CudaCall] = []
+        self._calls_at: list[int] = []
+        """The calls of kinds of which there are few, and their places in the file."""
         self._lost = 0
         self._notices: list[str] = []
 
@@ -155,32 +197,17 @@ class _CallReader(JournalReader):
         """Reads nothing but where calls came from."""
         file = self._file
         try:
-            for kind, content in file.records():
-                if kind == file.layout["text"].kind:
+            layout = layout_of(1)
+            for kind, content in file.records(layout["text"].kind, layout["site"].kind):
+                if kind == layout["text"].kind:
                     self._add_text(content)
-                elif kind == file.layout["site"].kind:
+                else:
                     self._add_site(content)
         except struct.error:
             raise file.broken() from None
         return self._sites.values()
 
-    def _call_adders(self) -> dict[str, Callable[..., None]]:
-        return {
-            "memory": self._add_device,
-            "copy": self._add_copy_time,
-            "kernel": self._add_kernel_time,
-            "call": self._add_call,
-            "lost": self._add_losses,
-            "shape": self._add_shape,
-            "launch": self._add_launch,
-            "move": self._add_move,
-            "block": self._add_block,
-            "wait": self._add_wait,
-            "query": self._add_query,
-            "reserved": self._add_reserved,
-        }
-
-    def _adders(self, layout: Mapping[str, Any]) -> Mapping[int, Callable[[memoryview], None]]:
+    def _adders(self, layout: Mapping[str, Any]) -> dict[int, Callable[[memoryview], None]]:
         adders: dict[str, Callable[[memoryview], None]] = {
             "text": self._add_text,
             "site": self._add_site,
@@ -189,57 +216,113 @@ class _CallReader(JournalReader):
             "notice": self._add_notice,
             "host": self._add_host,
         }
-        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items() if name in layout}
+        of_fields: dict[str, Callable[..., None]] = {
+            "lost": self._add_losses,
+            "shape": self._add_shape,
+            "query": self._add_query,
+            "reserved": self._add_reserved,
+        }
+        adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
+
+    def _read_all(self, layout: Mapping[str, Any]) -> None:
+        """Reads the records of which there are few one by one, and then all of each other kind at a time."""
+        adders, rows = self._adders(layout), {name: list[tuple[Places, Rows]]() for name in _MANY}
+        for block in self._file.blocks():
+            for name, parts in rows.items():
+                parts.append(block.rows(layout[name]))
+            for kind, content in block.records(*adders):
+                adders[kind](content)
+        of_kind = {name: _joined(parts) for name, parts in rows.items() if parts}
+        try:
+            self._take_rows(of_kind)
+        except (IndexError, KeyError):  # a number of nothing
+            raise self._file.broken() from None
+
+    def _take_rows(self, rows: Mapping[str, tuple[Places, Rows]]) -> None:
+        if not rows:
+            return
+        import numpy as np
+
+        self._calls = dict(zip(*_columns(rows["call"][1], "correlation", "site"), strict=True))
+        self._take_devices(rows["memory"][1])
+        several: list[tuple[Sequence[int] | Places, Sequence[CudaCall]]] = [
+            (self._calls_at, self._others),
+            self._launches(*rows["launch"]),
+            *self._moves(*rows["move"]),
+            self._blocks(*rows["block"]),
+            self._waits(*rows["wait"]),
+        ]
+        places = np.concatenate([np.asarray(at, np.int64) for at, _ in several])
+        calls = [call for _, of_kind in several for call in of_kind]
+        self._all.calls = [calls[place] for place in np.argsort(places, kind="stable").tolist()]
+        launches = rows["launch"][1]
+        odd = np.flatnonzero((launches["flags"] & _BY_GRAPH != 0) | (launches["arguments"] == 0))
+        at = np.searchsorted(np.sort(places), rows["launch"][0][odd]).tolist()
+        for place, (correlation, flags) in zip(at, launches[odd][["correlation", "flags"]].tolist(), strict=True):
+            if flags & _BY_GRAPH:
+                self._graphs[correlation].append(place)
+            else:
+                self._unknown[correlation] = ""
+        self._take_times(rows["kernel"], rows["copy"])
+
+    def _add_other(self, call: CudaCall) -> None:
+        """Adds a call of a kind of which there are few."""
+        self._others.append(call)
+        self._calls_at.append(self._file.reached)
 
     # ------------------------------------------------------------------------------------------ times, from CUPTI
 
-    def _add_device(
-        self,
-        stamp: int,
-        address: int,
-        bytes: int,
-        operation: int,
-        memory: int,
-        device: int,
-        correlation: int,
-        name: int,
-    ) -> None:
-        if operation == 1 and device:
-            self._devices[correlation] = device
-        if memory in _STATIC:
+    def _take_devices(self, rows: Rows) -> None:
+        import numpy as np
+
+        of_device = rows[(rows["operation"] == 1) & (rows["device"] != 0)]
+        self._devices = dict(zip(*_columns(of_device, "correlation", "device"), strict=True))
+        for row in rows[np.isin(rows["memory"], _STATIC)]:
+            begins = int(row["operation"]) == 1
             self._variables.append(
                 CudaBlock(
-                    t=self._time_of(stamp),
-                    correlation=correlation,
-                    address=address,
-                    bytes=bytes if operation == 1 else 0,
-                    begins=operation == 1,
-                    kind=memory_kind(memory),
-                    device=device,
-                    name=self._text_of(name),
+                    t=self._time_of(int(row["stamp"])),
+                    correlation=int(row["correlation"]),
+                    address=int(row["address"]),
+                    bytes=int(row["bytes"]) if begins else 0,
+                    begins=begins,
+                    kind=memory_kind(int(row["memory"])),
+                    device=int(row["device"]),
+                    name=self._text_of(int(row["name"])),
                 )
             )
 
-    def _add_copy_time(self, start_stamp: int, end_stamp: int, correlation: int) -> None:
-        seconds = max(0, end_stamp - start_stamp) * 1e-9
-        self._all.durations[correlation] = self._all.durations.get(correlation, 0.0) + seconds
+    def _take_times(self, kernels: tuple[Places, Rows], copies: tuple[Places, Rows]) -> None:
+        """What launches and copies took on the GPU, those of one call added up in their order."""
+        import numpy as np
 
-    def _add_kernel_time(
-        self, start_stamp: int, end_stamp: int, correlation: int, name: int, graph_node: int, shape: int
-    ) -> None:
-        if not self._clock:
+        places, ran = kernels
+        if len(ran) and not self._clock:
             raise self._file.broken()
-        seconds, text = max(0, end_stamp - start_stamp) * 1e-9, self._text_of(name)
-        if graph_node or correlation in self._graphs:
-            self._of_graphs[correlation].append((start_stamp, text, seconds, shape))
-            return
-        durations = self._all.durations
-        durations[correlation] = durations.get(correlation, 0.0) + seconds
-        if shape:
-            self._all.shapes[correlation] = self._shape_of(shape)
-        if correlation in self._unknown:
-            self._unknown[correlation] = text
+        names = {number: self._text_of(number) for number in np.unique(ran["name"]).tolist()}
+        of_graphs = np.isin(ran["correlation"], [*self._graphs])
+        if "graph_node" in (ran.dtype.names or ()):
+            of_graphs |= ran["graph_node"] != 0
+        by_graphs = ran[of_graphs]
+        fields = _columns(by_graphs, "correlation", "start_stamp", "name", "shape")
+        for correlation, start, name, shape, seconds in zip(*fields, _seconds(by_graphs).tolist(), strict=True):
+            self._of_graphs[correlation].append((start, names[name], seconds, shape))
+        places, ran = places[~of_graphs], ran[~of_graphs]
+        order = np.argsort(np.concatenate([places, copies[0]]), kind="stable")
+        correlations = np.concatenate([ran["correlation"], copies[1]["correlation"]])[order].tolist()
+        seconds = np.concatenate([_seconds(ran), _seconds(copies[1])])[order].tolist()
+        durations = self._all.durations = dict(zip(correlations, seconds, strict=True))
+        if len(durations) < len(correlations):
+            durations.clear()
+            for correlation, took in zip(correlations, seconds, strict=True):
+                durations[correlation] = durations.get(correlation, 0.0) + took
+        correlations, shapes = _columns(ran[ran["shape"] != 0], "correlation", "shape")
+        self._all.shapes = dict(zip(correlations, map(self._shapes.__getitem__, shapes), strict=True))
+        if self._unknown:
+            for correlation, name in zip(*_columns(ran, "correlation", "name"), strict=True):
+                if correlation in self._unknown:
+                    self._unknown[correlation] = names[name]
 
     def _shape_of(self, number: int) -> LaunchShape:
         try:
@@ -274,61 +357,36 @@ class _CallReader(JournalReader):
             bool(record.sizes_known),
         )
 
-    def _add_launch(self, time: int, correlation: int, arguments: int, site: int, flags: int) -> None:
-        if arguments not in self._arguments:
-            raise self._file.broken()
-        calls = self._all.calls
-        if flags & _BY_GRAPH:
-            self._graphs[correlation].append(len(calls))
-        elif not arguments:
-            self._unknown[correlation] = ""
-        calls.append(
-            CudaLaunch(
-                t=time * 1e-9,
+    def _launches(self, places: Places, rows: Rows) -> tuple[Places, list[CudaLaunch]]:
+        fields = _columns(rows, "correlation", "arguments", "site", "flags")
+        arguments, sites = self._arguments, self._sites
+        return places, [
+            CudaLaunch(t=t, correlation=correlation, arguments=arguments[words], site=sites[site])
+            if not flags
+            else CudaLaunch(
+                t=t,
                 correlation=correlation,
-                arguments=self._arguments[arguments],
-                site=self._site_of(site),
+                arguments=arguments[words],
+                site=sites[site],
                 captured=bool(flags & (_CAPTURED | _WHILE_CAPTURED)) and not flags & _BY_GRAPH,
                 graph=bool(flags & _BY_GRAPH),
                 cooperative=bool(flags & _COOPERATIVE),
             )
-        )
+            for t, correlation, words, site, flags in zip(_times(rows), *fields, strict=True)
+        ]
 
-    def _add_move(
-        self,
-        time: int,
-        source: int,
-        target: int,
-        bytes: int,
-        rows: int,
-        source_pitch: int,
-        target_pitch: int,
-        sample: int,
-        before: int,
-        stack: int,
-        correlation: int,
-        site: int,
-        thread: int,
-        device: int,
-        stream: int,
-        advice: int,
-        what: int,
-        host: int,
-        flags: int,
-        direction: int,
-        began: int = 0,
-    ) -> None:
-        if what >= len(_MOVES) or host >= len(_PLACES) or direction >= len(_DIRECTIONS):
-            raise self._file.broken()
-        self._all.calls.append(
+    def _moves(self, places: Places, rows: Rows) -> Iterator[tuple[Places, Sequence[CudaCall]]]:
+        """The moves, and the waits of those that block, each after its move."""
+        fields = _columns(rows, *_MOVE_FIELDS)
+        yield places, [
             CudaMove(
-                t=time * 1e-9,
+                t=t,
                 correlation=correlation,
                 what=_MOVES[what],
                 source=source,
                 target=target,
-                bytes=bytes,
-                rows=rows,
+                bytes=nbytes,
+                rows=number,
                 source_pitch=source_pitch,
                 target_pitch=target_pitch,
                 blocking=bool(flags & _BLOCKING),
@@ -343,12 +401,22 @@ class _CallReader(JournalReader):
                 graph=bool(flags & _MOVED_BY_GRAPH),
                 sampled_whole=bool(flags & _SAMPLED_WHOLE),
                 direction=_DIRECTIONS[direction],
-                site=self._site_of(site),
+                site=self._sites[site],
                 began=began * 1e-9 if began else None,
             )
+            for t, source, target, nbytes, number, source_pitch, target_pitch, sample, before, correlation, site,
+            thread, device, stream, advice, what, host, flags, direction, began
+            in zip(_times(rows), *fields, strict=True)
+        ]  # fmt: skip
+        waited = rows["stack"] != 0
+        fields = _columns(rows[waited], "stack", "thread", "site", "began")
+        yield (
+            places[waited] + 1,
+            [
+                self._wait(t, stack, thread, site, "copy", began)
+                for t, stack, thread, site, began in zip(_times(rows[waited]), *fields, strict=True)
+            ],
         )
-        if stack:
-            self._all.calls.append(self._wait(time, stack, thread, site, "copy", began))
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
@@ -356,49 +424,55 @@ class _CallReader(JournalReader):
         if form.size + record.addresses * 8 > len(content):
             raise self._file.broken()
         addresses = struct.unpack_from(f"<{record.addresses}Q", content, form.size)
-        self._all.calls.append(
+        self._add_other(
             CudaPointers(
                 t=record.time * 1e-9, correlation=record.correlation, target=record.target, addresses=addresses
             )
         )
 
-    def _add_block(
-        self,
-        time: int,
-        address: int,
-        bytes: int,
-        correlation: int,
-        name: int,
-        begins: int,
-        memory: int,
-        registered: int,
-    ) -> None:
-        self._all.calls.append(
+    def _blocks(self, places: Places, rows: Rows) -> tuple[Places, list[CudaBlock]]:
+        fields = _columns(rows, "address", "bytes", "correlation", "name", "begins", "memory", "registered")
+        return places, [
             CudaBlock(
-                t=time * 1e-9,
+                t=t,
                 correlation=correlation,
                 address=address,
-                bytes=bytes,
+                bytes=nbytes,
                 begins=bool(begins),
                 kind=memory_kind(memory),
                 registered=bool(registered),
-                site=self._site_of(self._calls.get(correlation, 0)),
-                name=self._text_of(name),
-                reserved=self._reserved_at(address) if begins and "reserved" in self._file.layout else None,
+                site=self._sites[self._calls.get(correlation, 0)],
+                name=self._texts[name],
+                reserved=number,
             )
-        )
+            for t, number, address, nbytes, correlation, name, begins, memory, registered in zip(
+                _times(rows), self._reserved(places, rows), *fields, strict=True
+            )
+        ]
 
     def _add_reserved(self, address: int, bytes: int) -> None:
-        if bytes:
-            self._reservations += 1
-            insort(self._reserved, (address, address + bytes, self._reservations))
-        elif (place := bisect_left(self._reserved, (address,))) < len(self._reserved):
-            del self._reserved[place]
+        self._reservations.append((self._file.reached, address, bytes))
 
-    def _reserved_at(self, address: int) -> int:
-        """The number of the reserved range that has an address; 0 if none has."""
-        place = bisect_left(self._reserved, (address + 1,)) - 1
-        return self._reserved[place][2] if place >= 0 and address < self._reserved[place][1] else 0
+    def _reserved(self, places: Places, rows: Rows) -> list[int | None]:
+        """Of each block that begins, the number of the reserved range that has its address then, 0 if none has."""
+        begins = (rows["begins"] != 0).tolist()
+        if "reserved" not in self._file.layout:
+            return [None] * len(begins)
+        ranges: list[tuple[int, int, int]] = []  # that are reserved, in order: begin, end and number
+        coming, at, made, found = deque(self._reservations), 0, 0, list[int | None]()
+        for place, address, is_begin in zip(places.tolist(), rows["address"].tolist(), begins, strict=True):
+            while coming and coming[0][0] < place:
+                _, begin, nbytes = coming.popleft()
+                at = bisect_left(ranges, (begin,))
+                if nbytes:
+                    made += 1
+                    insort(ranges, (begin, begin + nbytes, made))
+                elif at < len(ranges):
+                    del ranges[at]
+            at = bisect_left(ranges, (address + 1,)) - 1
+            number = ranges[at][2] if at >= 0 and address < ranges[at][1] else 0
+            found.append(number if is_begin else None)
+        return found
 
     def _add_host(self, content: memoryview) -> None:
         form, piece = self._file.layout["host"], self._file.layout["piece"]
@@ -421,7 +495,7 @@ class _CallReader(JournalReader):
             was_gone=bool(record.flags & _WAS_GONE),
             late=bool(record.flags & _LATE) if self._file.version >= 3 else None,
         )
-        self._all.calls.append(use)
+        self._add_other(use)
 
     def _add_site(self, content: memoryview) -> None:
         super()._add_site(content)
@@ -436,25 +510,27 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int, began: int = 0) -> None:
-        if what >= len(_WAITS):
-            raise self._file.broken()
-        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what], began))
+    def _waits(self, places: Places, rows: Rows) -> tuple[Places, list[CudaWait]]:
+        fields = _columns(rows, "stack", "thread", "site", "what", "began")
+        return places, [
+            self._wait(t, stack, thread, site, _WAITS[what], began)
+            for t, stack, thread, site, what, began in zip(_times(rows), *fields, strict=True)
+        ]
 
-    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> CudaWait:
+    def _wait(self, t: float, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> CudaWait:
         return CudaWait(
-            t=time * 1e-9,
+            t=t,
             thread=thread,
             what=kind,
             stack=stack + self._above.get(site, 0),
-            site=self._site_of(site),
+            site=self._sites[site],
             began=began * 1e-9 if began else None,
         )
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
         vendor = is_of_vendor(frames)
-        self._all.calls.append(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
+        self._add_other(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
 
     # ----------------------------------------------------------------------------------------------------- the end
 
@@ -463,13 +539,15 @@ class _CallReader(JournalReader):
         self._add_graph_times()
         for i, call in enumerate(self._all.calls):
             if isinstance(call, CudaLaunch):
-                self._complete_launch(i, call)
+                if call.captured or call.arguments is None:
+                    self._complete_launch(i, call)
             elif isinstance(call, CudaMove):
                 if call.captured and call.correlation in self._all.durations:
                     self._all.calls[i] = replace(call, captured=False)
             elif isinstance(call, CudaBlock) and (device := self._devices.get(call.correlation)):
                 self._all.calls[i] = replace(call, device=device)
-        if any(later.t < earlier.t for earlier, later in pairwise(self._all.calls)):
+        times = [call.t for call in self._all.calls]
+        if any(map(lt, times[1:], times)):
             self._all.calls.sort(key=attrgetter("t"))  # calls of several threads
         self._add_variables()
         self._all.incomplete = tuple(self._losses())
@@ -508,6 +586,8 @@ class _CallReader(JournalReader):
 
     def _add_variables(self) -> None:
         """Static variables that no call looked up, at the time at which their module was loaded or unloaded."""
+        if not self._variables:
+            return
         calls = self._all.calls
         looked_up = {call.address for call in calls if isinstance(call, CudaBlock) and call.begins}
         for variable in self._variables:

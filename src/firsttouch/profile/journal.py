@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 import re
 import struct
+from array import array
 from bisect import bisect_right
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from inspect import signature
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from firsttouch import _core
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import open_regular
 from firsttouch.base.units import format_size
@@ -38,6 +41,10 @@ from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.events.sums import EventKind as EventKind
 from firsttouch.profile.schema import Mark
 
+if TYPE_CHECKING:
+    import numpy as np
+
+# The profiler imports no numpy, whose threads need address space that a limit may not leave.
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
 _DIRECTIONS: Mapping[int, CopyDirection] = {
     1: "h2d",
@@ -59,6 +66,10 @@ _LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "h
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
 _WORK = ("launch", "move", "copy", "kernel")
+Places: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+"""A column of whole numbers."""
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
+"""Structures, of which `rows[field]` is a column."""
 
 
 class Structure:
@@ -67,12 +78,27 @@ class Structure:
     def __init__(self, name: str, kind: int, layout: str, fields: tuple[str, ...]) -> None:
         form = struct.Struct(layout)
         self.kind, self.size = kind, form.size
+        self._layout = layout
         self.fields, self.unpack = fields, form.unpack_from
         self._make: Callable[[tuple[Any, ...]], Any] = namedtuple(name, fields)._make  # type: ignore[attr-defined]
 
     def read(self, content: bytes | memoryview, offset: int = 0) -> Any:
         """The fields by name. Raises struct.error if the content is too short."""
         return self._make(self.unpack(content, offset))
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.void]:
+        """The structure as an element of an array, with its fields by name."""
+        import numpy as np
+
+        formats, offsets, at = [], [], 0
+        for number, letter in re.findall(r"(\d*)([a-zA-Z])", self._layout):
+            if letter != "x":
+                formats.append(f"S{number}" if letter == "s" else np.dtype(f"<{letter}"))
+                offsets.append(at)
+            at += struct.calcsize(f"<{number}{letter}")
+        columns = {"names": self.fields, "formats": formats, "offsets": offsets, "itemsize": self.size}
+        return np.dtype(columns)  # type: ignore[call-overload, no-any-return]
 
     def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
         """A function that calls `receive` with the fields that its parameters name; quicker than `read`. The last
@@ -89,8 +115,6 @@ class Structure:
 @cache
 def layout_of(version: int) -> Mapping[str, Structure]:
     """The structures of a version of the format, by their names in the table. Raises ValueError for another version."""
-    from firsttouch import _core
-
     return {name: Structure(name, *about) for name, about in _core.journal_layout(version).items()}
 
 
@@ -110,12 +134,19 @@ class JournalFile:
         """Whether the file ends within a record, of which the library writes the size last, and whether the last one
         that was read fills a chunk.
         """
-        self._first = self._chunk = self._offset = 0
+        self._first = self._chunk = 0
+        self._offset = self.reached = 0
+        """Up to where records were taken, and the end of the last one that was."""
         self._complete = 0, 0
         """How many bytes of records there are, and their sum, as the header states them from version 3 on."""
 
-    def records(self) -> Iterator[tuple[int, memoryview]]:
-        """The kind and the content of each complete record that was not returned yet."""
+    def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
+        """The kind and the content of each complete record that was not returned yet; of these, if kinds are given."""
+        for block in self.blocks():
+            yield from block.records(*kinds)
+
+    def blocks(self) -> Iterator[JournalBlock]:
+        """The complete records that were not returned yet, many at a time."""
         try:
             with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -124,11 +155,18 @@ class JournalFile:
                 while self._offset < size:
                     file.seek(self._offset)
                     block = file.read(_AT_ONCE)
-                    before = self._offset
-                    yield from self._of_block(block)
-                    if self._offset == before:
+                    *places, size_of_records, is_broken = _core.scan_records(block)
+                    records = JournalBlock(self, block, self._offset, *places)
+                    yield records
+                    self._offset += size_of_records
+                    self.reached = self._offset
+                    if is_broken:
+                        (size,) = struct.unpack_from("<I", block, size_of_records)
+                        raise self._error(f"has a record of {size} bytes at {self._offset}")
+                    if not size_of_records:
                         self._is_cut = any(block[:4])
                         return
+                    self._is_padded = records.end < size_of_records
         except OSError as error:
             raise self._unreadable(error) from None
 
@@ -147,7 +185,7 @@ class JournalFile:
                 return f"{format_size(missing)} of the {format_size(stated)} of the journal are missing: it was damaged"
             return "" if self._sum(stated) == total else _CHANGED
         if self._is_cut:
-            return CUT
+            return _CUT
         chunks, rest = divmod(size - self._first, self._chunk)
         is_short = rest > 0 or (self._is_padded and self._offset == size and not self.left_out)
         has_hole = self._offset < self._first + (chunks - 1) * self._chunk and not self.left_out
@@ -155,8 +193,6 @@ class JournalFile:
 
     def _sum(self, size: int) -> int:
         """The sum of the first bytes of the records."""
-        from firsttouch import _core
-
         total = 0
         try:
             with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
@@ -194,26 +230,60 @@ class JournalFile:
             self._complete = (complete >> 32) * 8, complete & 0xFFFFFFFF
         return True
 
-    def _of_block(self, block: bytes) -> Iterator[tuple[int, memoryview]]:
-        view, at, form = memoryview(block), 0, self.layout["record"]
-        while at + form.size <= len(block):
-            size, kind = form.unpack(block, at)
-            if size == 0 or at + size > len(block):
-                return
-            if size % 8:
-                raise self._error(f"has a record of {size} bytes at {self._offset}")
-            self._offset += size
-            self._is_padded = not kind
-            if kind:
-                yield kind, view[at + form.size : at + size]
-            at += size
-
     def _error(self, problem: str) -> UsageError:
         return UsageError(f"{self.path} {problem}; a profile's journals are those that its own run wrote")
 
     def broken(self) -> UsageError:
         """The error of a record whose content contradicts itself."""
-        return self._error(f"has a broken record before byte {self._offset}")
+        return self._error(f"has a broken record before byte {self.reached}")
+
+
+@dataclass(frozen=True)
+class JournalBlock:
+    """Complete records of a journal, one after the other. begin: where they are in the file.
+
+    offsets, ends: in `content`, of what follows the header of each record, u32; kinds: their kinds, u16.
+    """
+
+    file: JournalFile
+    content: bytes
+    begin: int
+    offsets: bytes
+    ends: bytes
+    kinds: bytes
+
+    def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
+        """The kind and the content of each record, or of those of these kinds."""
+        view, chosen = memoryview(self.content), frozenset(kinds)
+        columns = array("H", self.kinds), array("I", self.offsets), array("I", self.ends)
+        for kind, offset, end in zip(*columns, strict=True):
+            if kind in chosen or not chosen:
+                self.file.reached = self.begin + end
+                yield kind, view[offset:end]
+
+    @property
+    def end(self) -> int:
+        """The end of the last record that has a kind, in `content`."""
+        return array("I", self.ends[-4:])[0] if self.ends else 0
+
+    def last(self, *kinds: int) -> int:
+        """The kind of the last record of these kinds; 0 if there is none."""
+        chosen = frozenset(kinds)
+        return next((kind for kind in reversed(array("H", self.kinds)) if kind in chosen), 0)
+
+    def rows(self, form: Structure) -> tuple[Places, Rows]:
+        """The records of a kind: their places in the file, and what they begin with, by field."""
+        import numpy as np
+
+        chosen = np.frombuffer(self.kinds, "<u2") == form.kind
+        offsets = np.frombuffer(self.offsets, "<u4")[chosen].astype(np.int64)
+        ends = np.frombuffer(self.ends, "<u4")[chosen]
+        if (is_short := ends - offsets < form.size).any():
+            self.file.reached = self.begin + int(ends[is_short][0])
+            raise self.file.broken()
+        words = np.frombuffer(self.content, "<u8", len(self.content) // 8)
+        content = words[offsets[:, None] // 8 + np.arange(form.size // 8)]
+        return offsets + self.begin, content.view(form.dtype).reshape(len(offsets))
 
 
 def journal_files(directory: Path) -> list[Path]:
@@ -225,13 +295,14 @@ def journal_files(directory: Path) -> list[Path]:
     return [directory / name for name in names if not (directory / name).is_symlink()]
 
 
-def read_journals(directory: Path) -> list[ProcessJournal]:
-    """All journals of a profile's directory.
+def read_journals(directory: Path, *, with_activities: bool = True) -> list[ProcessJournal]:
+    """All journals of a profile's directory. with_activities: with the times of copies and kernels.
 
     Raises:
         UsageError: A file is no journal, or contains what the library does not write.
     """
-    return [JournalReader(path).read() for path in journal_files(directory)]
+    left_out = () if with_activities else ("copy", "kernel")
+    return [JournalReader(path).read(left_out) for path in journal_files(directory)]
 
 
 def _text(file: JournalFile, content: memoryview, start: int, size: int) -> str:
@@ -306,7 +377,7 @@ _SHORT = "the journal is shorter than it was written: it was damaged, and what c
 _HOLE = "the journal has a hole: it was damaged, and what came later is not in it"
 _CHANGED = "the journal was changed after it was written: its numbers may be wrong"
 _NO_HEADER = "a journal has no header: it was damaged, and nothing of its process is known"
-CUT = "the journal ends within a record: it was cut, and what came later is not in it"
+_CUT = "the journal ends within a record: it was cut, and what came later is not in it"
 _NO_END = "the journal has no end: its process was killed or it was damaged, and what came later is not in it"
 
 
@@ -323,13 +394,14 @@ class JournalReader:
         """Whether the clocks were read after all work, as they are at the end of a process."""
         self._into = ProcessJournal(0, 0.0)
 
-    def read(self) -> ProcessJournal:
+    def read(self, left_out: Sequence[str] = ()) -> ProcessJournal:
+        """left_out: kinds of records."""
         into = self._into
         try:
             before = JournalFile(self._file.path)
             self._read_clocks(before)
             into.traced = bool(self._clock)
-            self._read_all(before.layout)
+            self._read_records(before.layout, left_out)
         except struct.error:
             raise self._file.broken() from None
         if damage := self._damage():
@@ -340,14 +412,12 @@ class JournalReader:
         return into
 
     def _read_clocks(self, file: JournalFile) -> None:
-        readings, clocks, work = [], file.layout["clocks"].kind, frozenset[int]()
-        for kind, content in file.records():
-            work = work or frozenset(file.layout[name].kind for name in _WORK if name in file.layout)
-            if kind == clocks:
-                readings.append(content)
-                self._has_end = True
-            elif kind in work:
-                self._has_end = False
+        clocks = layout_of(1)["clocks"].kind
+        readings = list[memoryview]()
+        for block in file.blocks():
+            readings += [content for _, content in block.records(clocks)]
+            last = block.last(clocks, *(file.layout[name].kind for name in _WORK if name in file.layout))
+            self._has_end = last == clocks if last else self._has_end
         pairs = map(file.layout["clocks"].read, readings)
         self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
 
@@ -356,13 +426,14 @@ class JournalReader:
         is_open = self._clock and not self._has_end and self._file.version < 3
         return self._file.damage() or (_NO_END if is_open else "")
 
-    def _read_all(self, layout: Mapping[str, Structure]) -> None:
+    def _read_records(self, layout: Mapping[str, Structure], left_out: Sequence[str]) -> None:
         adders = self._adders(layout)
-        for kind, content in self._file.records():
-            if (add := adders.get(kind)) is not None:  # other kinds are of a later version
-                add(content)
+        for name in left_out:
+            del adders[layout[name].kind]
+        for kind, content in self._file.records(*adders):  # other kinds are of a later version
+            adders[kind](content)
 
-    def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
+    def _adders(self, layout: Mapping[str, Structure]) -> dict[int, Callable[[memoryview], None]]:
         """What adds the content of a record, by its kind."""
         adders: dict[str, Callable[[memoryview], None]] = {
             "mark": lambda content: self._into.marks.append(_mark(self._file, content)),

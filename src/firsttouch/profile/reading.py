@@ -61,8 +61,9 @@ def profiles_in(directories: Iterable[Path]) -> list[Path]:
     return profiles
 
 
-def read(directory: Path) -> Profile:
-    """Reads a profile. A last line that is incomplete is left out.
+def read(directory: Path, *, with_activities: bool = True) -> Profile:
+    """Reads a profile. A last line that is incomplete is left out. with_activities: with what copies and kernels of
+    CUDA took, of which there may be millions.
 
     Raises:
         UsageError: there is none, or a line is not one of this program. The message has its number.
@@ -80,7 +81,7 @@ def read(directory: Path) -> Profile:
         _take(profile, line)
     if profile.first is not None and len(profile.processes) == 1 and not profile.brief and profile.largest:
         profile.first.peak = max(profile.first.peak or 0, profile.largest)
-    profile.journals = read_journals(directory)
+    profile.journals = read_journals(directory, with_activities=with_activities)
     marks = [*_marks(directory), *(mark for journal in profile.journals for mark in journal.marks)]
     for mark in marks:
         mark.t = max(0.0, mark.t - header.clock)

@@ -374,9 +374,10 @@ def by_kernel(journal: ProcessJournal) -> list[OfKernel]:
     names none. The most bytes moved first; then what is ambiguous; then what overlaps no kernel. Kernels without events
     are left out.
     """
-    devices = sorted({kernel.device for kernel in journal.kernels})
-    of_device = {device: _Spans(k for k in journal.kernels if k.device == device) for device in devices}
-    of_all = _Spans(journal.kernels)
+    kernels = journal.kernels if journal.events else []
+    devices = sorted({kernel.device for kernel in kernels})
+    of_device = {device: _Spans(k for k in kernels if k.device == device) for device in devices}
+    of_all = _Spans(kernels)
     sums: dict[tuple[Overlap, str], UnifiedMemory] = {}
     for event in journal.events:
         named = [of_device[device] for device in _devices(event) if device in of_device]

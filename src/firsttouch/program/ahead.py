@@ -46,7 +46,8 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
     for index, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             launched[id(step.uses), step.kernel] = index, step
-        elif isinstance(step, TracedFill | TracedCopy) and not on_host(run, step.target.block):
+            continue
+        if isinstance(step, (TracedFill, TracedCopy)) and not on_host(run, step.target.block):
             last[step.target.block] = index
         elif isinstance(step, TracedAllocation):
             last[step.block] = index if step.begins else last.get(step.block, -1)

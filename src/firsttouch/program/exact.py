@@ -81,9 +81,11 @@ def match(run: TracedRun, processes: Sequence[ExactCalls]) -> ExactRun | None:
     """What the launches of a process use, from that process of the second run which did the same for the longest. None
     if there was no second run.
     """
+    if not processes:
+        return None
     first = list(_places(run))
     matched = [_Match(run, first, calls).run() for calls in processes]
-    return max(matched, key=lambda each: (each.matched, each.recorded), default=None)
+    return max(matched, key=lambda each: (each.matched, each.recorded))
 
 
 def _places(run: TracedRun) -> Iterator[_Place]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import HostPlace
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
@@ -20,6 +19,7 @@ from firsttouch.program.trace import (
     TracedBlock,
     TracedCopy,
     TracedRun,
+    beside_launches,
 )
 
 _NO_PAIR = STATIC_KINDS | MANAGED_KINDS | {"array"}
@@ -60,7 +60,7 @@ def may_pair(block: TracedBlock, copy: TracedCopy) -> bool:
     """Whether a copy makes its host side a partner. A variable of the stack is none: it lives as long as its call. Nor
     is what belongs to a block that a library of the vendor allocates, which the program cannot change.
     """
-    return block.kind not in _NO_PAIR and copy.call.host != "stack" and not is_of_vendor(block.site)
+    return block.kind not in _NO_PAIR and copy.call.host != "stack" and not block.is_of_vendor
 
 
 @dataclass
@@ -112,7 +112,7 @@ def partners(run: TracedRun) -> Partners:
     """The partners of all blocks. Copies that are alike are looked at once."""
     alike: dict[tuple[int, int], dict[tuple[object, ...], TracedCopy]] = defaultdict(dict)
     life = Counter[int]()
-    for step in run.steps:
+    for _, step in run.once(beside_launches):
         if isinstance(step, TracedAllocation):
             life[step.block] += step.begins
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):

@@ -11,11 +11,12 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from firsttouch import _core
+from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import (
     Arguments,
     CudaBlock,
@@ -35,6 +36,7 @@ from firsttouch.program.extents import Extent, Living, extents_of
 if TYPE_CHECKING:
     from firsttouch.program.exact_run import ExactRun
 
+T = TypeVar("T")
 HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
 MANAGED_KINDS: frozenset[MemoryKind] = frozenset(("managed", "managed_static"))
@@ -45,6 +47,10 @@ _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
+_WAYS: dict[tuple[bool, bool], CopyWay] = {
+    (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
+}  # fmt: skip
+"""By whether the source and the target are on the host."""
 NamedBy: TypeAlias = Literal["argument", "pointer", "symbol"]
 """How a launch names a block: in its parameters, by a pointer in a block that these name, or by a static variable of
 the device, or a pointer in one, which any kernel of the program may use."""
@@ -67,6 +73,7 @@ class TracedBlock(msgspec.Struct):
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
+    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change.
     """
 
     number: int
@@ -77,6 +84,7 @@ class TracedBlock(msgspec.Struct):
     name: str
     lives: list[Life] = []
     in_pool: Literal["", "part", "whole"] = ""
+    is_of_vendor: bool = False
 
     @property
     def on_host(self) -> bool:
@@ -217,7 +225,7 @@ TracedStep: TypeAlias = (
 )
 
 
-class TracedRun(msgspec.Struct):
+class TracedRun(msgspec.Struct, dict=True):
     """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation, as
     are shapes, the grids and blocks of launches. exact: what a second run told of kernels, which launches then name.
 
@@ -240,6 +248,13 @@ class TracedRun(msgspec.Struct):
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
 
+    def once(self, make: Callable[[TracedRun], T]) -> T:
+        """What a function makes of the run, which is made once. After that, the run must not change."""
+        made = self.__dict__.setdefault("made", {})
+        if make not in made:
+            made[make] = make(self)
+        return cast(T, made[make])
+
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
         return self.durations.get(step.call.correlation) if step.call.correlation else None
@@ -248,6 +263,11 @@ class TracedRun(msgspec.Struct):
 def trace(calls: TracedCalls, call_of: Callable[[CallSite], Hashable] = lambda site: site) -> TracedRun:
     """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated."""
     return _Tracer(calls, call_of).run()
+
+
+def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
+    """The steps that launch no kernel, with their numbers: mostly few. Take them with `run.once`."""
+    return [(number, step) for number, step in enumerate(run.steps) if not isinstance(step, TracedLaunch)]
 
 
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
@@ -347,9 +367,13 @@ class _Tracer:
 
     def run(self) -> TracedRun:
         run = self.traced
+        append = run.steps.append
         for place, call in enumerate(self._calls.calls):
+            if isinstance(call, CudaLaunch):
+                append(self._launch(call))
+                continue
             for step in self._steps(place, call):
-                run.steps.append(step)
+                append(step)
         for block in run.blocks:
             for life in block.lives:
                 if life.end is None:
@@ -357,9 +381,8 @@ class _Tracer:
         return run
 
     def _steps(self, place: int, call: CudaCall) -> Iterator[TracedStep]:
-        if isinstance(call, CudaLaunch):
-            yield self._launch(call)
-        elif isinstance(call, CudaMove):
+        assert not isinstance(call, CudaLaunch)
+        if isinstance(call, CudaMove):
             if step := self._move(call):
                 yield step
         elif isinstance(call, CudaBlock):
@@ -396,7 +419,10 @@ class _Tracer:
         if self._free[key]:
             block = self.traced.blocks[heapq.heappop(self._free[key])]
         else:
-            block = TracedBlock(len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name)
+            block = TracedBlock(
+                len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name,
+                is_of_vendor=is_of_vendor(call.site),
+            )  # fmt: skip
             if extent is not None and extent.is_pool:
                 block.in_pool = "part" if extent.parts else "whole"
             self.traced.blocks.append(block)
@@ -502,10 +528,7 @@ class _Tracer:
         if source.block == NO_BLOCK and target.block == NO_BLOCK:
             self.traced.outside += 1
             return None
-        ways: dict[tuple[bool, bool], CopyWay] = {
-            (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
-        }  # fmt: skip
-        way = ways[self._on_host(source), self._on_host(target)]
+        way = _WAYS[self._on_host(source), self._on_host(target)]
         self._forget_pointers(call, target, searched=way == "h2d" and target.total <= _MOST_SEARCHED)
         if way == "d2d":
             self._copy_pointers(call, source, target)
@@ -547,8 +570,9 @@ class _Tracer:
     # ------------------------------------------------------------------------------------------------ launches
 
     def _launch(self, call: CudaLaunch) -> TracedLaunch:
-        self.traced.launches += not call.captured
-        self.traced.unknown += call.arguments is None and not call.captured
+        if not call.captured:
+            self.traced.launches += 1
+            self.traced.unknown += call.arguments is None
         named = self._uses.get(id(call.arguments))
         if named is None:
             uses, strangers = self._named_blocks(call.arguments)

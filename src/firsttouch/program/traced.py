@@ -111,8 +111,8 @@ class _Maker:
     ) -> None:
         self.exact = exact
         self.run, self.title, self.name, self.threads = run, title, name, threads
-        self.layout = Layout(run, partners(run), used_blocks(run))
-        self.repeated = {c.copy for c in repeated_copies(run).copies if c.why == "needless"}
+        self.layout = Layout(run, run.once(partners), used_blocks(run))
+        self.repeated = {c.copy for c in run.once(repeated_copies).copies if c.why == "needless"}
         self.watch = HostWatch(run)
         count = len(self.layout.blocks)
         self.uses = [_BlockUse() for _ in range(count)]
@@ -193,14 +193,15 @@ class _Maker:
             self.version += 1
 
     def _launch(self, index: int, step: TracedLaunch) -> None:
-        if step.call.captured:
+        call = step.call
+        if call.captured:
             return
-        if index >= self.ahead.begin and not self.computing:
+        if not self.computing and index >= self.ahead.begin:
             self.phase, self.computing = FoldedPhase(), True
             self._launches.clear()
             self._moves.clear()
-        used_by_launch, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
-        key = (id(step.uses), id(used_by_launch), step.kernel, shape)
+        used_by_launch, shape = self.exact.uses.get(index), self.run.shapes.get(call.correlation)
+        key = (id(step.uses), id(used_by_launch), step.kernel, id(shape))
         version, number = self._launches.get(key, (-1, 0))
         before = self.version
         if version == before:

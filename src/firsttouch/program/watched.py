@@ -16,7 +16,7 @@ from firsttouch.program.partners import joined
 from firsttouch.program.program import Access, Certainty
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import CopyWay, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import CopyWay, TracedCopy, TracedLaunch, TracedRun, beside_launches
 
 PAGE_BYTES = 4096
 """The unit in which the host is watched."""
@@ -123,7 +123,7 @@ class HostWatch:
     """Where the host's bytes are in unified blocks, and since when they were watched."""
 
     def __init__(self, run: TracedRun) -> None:
-        self._is_used = any(isinstance(step, HostUse) for step in run.steps)
+        self._is_used = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
         self._within: set[int] = set()
         """Steps that tell of a part of the time of which a later one tells too."""
         self._read_is_known: set[int] = set()

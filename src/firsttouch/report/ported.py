@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.answer import Edit
+from firsttouch.advice.edit import Edit
 from firsttouch.advice.edits import edits, joined_lines
 from firsttouch.advice.port.places import Places, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
@@ -56,7 +56,7 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
         return None
     port = findings_of(profile, run)
     program = program_lines(program_of(profile, run))
-    course = list(moments(run, partners(run)))
+    course = list(moments(run, run.once(partners)))
     candidates = [
         _edit_table(edits(run, port, Places(profile.callers), _FIRST), "" if is_advised else port.directory),
         _process_table(port),

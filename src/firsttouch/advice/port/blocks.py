@@ -19,7 +19,6 @@ from firsttouch.advice.port.port_findings import (
 )
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
-from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import HostUse
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
@@ -36,6 +35,7 @@ from firsttouch.program.trace import (
     TracedMapping,
     TracedRun,
     TracedUse,
+    beside_launches,
 )
 
 
@@ -44,11 +44,20 @@ class _SiteCopies:
     """Copies in one direction: their number, and their bytes by call."""
 
     copies: int = 0
-    bytes: Counter[CallSite] = field(default_factory=Counter)
+    total: int = 0
+    sites: dict[int, CallSite] = field(default_factory=dict)
+    """The calls by identity, since it takes long to compare them."""
+    bytes: Counter[int] = field(default_factory=Counter)
+
+    def add(self, site: CallSite, nbytes: int) -> None:
+        self.copies += 1
+        self.total += nbytes
+        self.sites[id(site)] = site
+        self.bytes[id(site)] += nbytes
 
     def counted(self, places: Places) -> CopyCount:
-        by_place = summed((places.of(site), size) for site, size in self.bytes.items())
-        return CopyCount(copies=self.copies, bytes=self.bytes.total(), places=largest(by_place))
+        by_place = summed((places.of(self.sites[key]), size) for key, size in self.bytes.items())
+        return CopyCount(copies=self.copies, bytes=self.total, places=largest(by_place))
 
 
 @dataclass
@@ -78,7 +87,7 @@ class ProgramUse:
 
     def others(self, places: Places) -> Iterator[OtherCopies]:
         """The other copies, those of most bytes first."""
-        for of, copies in sorted(self.other.items(), key=lambda row: -row[1].bytes.total()):
+        for of, copies in sorted(self.other.items(), key=lambda row: -row[1].total):
             counted = copies.counted(places)
             yield OtherCopies(of=of, copies=counted.copies, bytes=counted.bytes, places=counted.places)
 
@@ -134,7 +143,7 @@ def block_use(run: TracedRun) -> ProgramUse:
 def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
     """Marks the blocks that were alive when all blocks held most, and not used from then on."""
     held_bytes = most = at = 0
-    for number, step in enumerate(run.steps):
+    for number, step in run.once(beside_launches):
         if isinstance(step, TracedAllocation | TracedMapping) and not run.blocks[step.block].on_host:
             held_bytes += step.change
             if held_bytes > most:
@@ -149,8 +158,7 @@ def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
 def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     block = use.blocks[copy.device.block]
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
-    way.copies += 1
-    way.bytes[copy.call.site] += nbytes
+    way.add(copy.call.site, nbytes)
     if may_pair(run.blocks[copy.device.block], copy):
         use.copies += 1
         use.copied += nbytes
@@ -159,8 +167,7 @@ def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
 
 
 def _add_other(use: ProgramUse, of: OtherCopied, copy: TracedCopy) -> None:
-    use.other[of].copies += 1
-    use.other[of].bytes[copy.call.site] += copy.target.total
+    use.other[of].add(copy.call.site, copy.target.total)
 
 
 def _other_kind(block: TracedBlock, copy: TracedCopy) -> OtherCopied:
@@ -175,7 +182,7 @@ def port_blocks(
     run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
-    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
+    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for _, step in run.once(beside_launches)) else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     apart = blocks_told_apart(run.blocks, places.names)
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
@@ -237,7 +244,7 @@ def _host_partners(
 
 def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
-    if block.name or is_of_vendor(block.site) or run.is_partial:  # what follows is of what the program did not do
+    if block.name or block.is_of_vendor or run.is_partial:  # what follows is of what the program did not do
         return []
     sentences = []
     if block.in_pool:
@@ -250,7 +257,7 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
     if use.idle and not block.in_pool:
         sentences.append("no longer used when memory use peaks")
     if of_cpu and of_cpu.unread:
-        part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
+        part = "" if of_cpu.unread >= use.out.total else f"{format_size(of_cpu.unread, 3)} "
         least = "at least " if part and of_cpu.unwatched else ""
         sentences.append(f"{least}{part}copied back and never read")
     return sentences

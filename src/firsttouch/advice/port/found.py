@@ -93,7 +93,7 @@ def program_state(
     run: TracedRun, names: CallerTable, touches: TouchIndex | None = None, *, watched: bool = False
 ) -> ProgramState:
     """What rules know of a run before its first step."""
-    places, joined, use = Places(names), partners(run), block_use(run)
+    places, joined, use = Places(names), run.once(partners), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches is not None and touches.sampled else None
     return ProgramState(run, joined, places, use, touched, RepeatedBytes(run, use, places), watched=watched)
 
@@ -136,10 +136,10 @@ def _saved(run: TracedRun, joined: Partners, clock: float) -> SavedBytes:
 
 def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
-    if not isinstance(step, TracedCopy | TracedFill):
+    if not isinstance(step, (TracedCopy, TracedFill)):  # a union would be made anew each time
         return False
     block = run.blocks[step.target.block if isinstance(step, TracedFill) else step.device.block]
-    return is_of_vendor(step.call.site if block.kind in STATIC_KINDS else block.site)
+    return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
 
 
 def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> UnseenUse:

@@ -31,20 +31,21 @@ class Places:
     """The place in the program of each call, by its site."""
 
     def __init__(self, names: CallerTable) -> None:
-        self.names, self._known = names, dict[CallSite, CallLocation]()
-        self._in_program = dict[CallSite, CallLocation]()
+        self.names, self._known = names, dict[int, tuple[CallSite, CallLocation]]()
+        """By the identity of a site, since it takes long to compare them."""
+        self._in_program = dict[int, tuple[CallSite, CallLocation]]()
 
     def of(self, site: CallSite) -> CallLocation:
-        if site not in self._known:
-            self._known[site] = self._named(site)
-        return self._known[site]
+        if id(site) not in self._known:
+            self._known[id(site)] = site, self._named(site)
+        return self._known[id(site)][1]
 
     def in_program(self, site: CallSite) -> CallLocation:
         """The place of a call that a library of the vendor makes is where the program calls that."""
-        if site not in self._in_program:
+        if id(site) not in self._in_program:
             program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
-            self._in_program[site] = self.of(site[program_frame:])
-        return self._in_program[site]
+            self._in_program[id(site)] = site, self.of(site[program_frame:])
+        return self._in_program[id(site)][1]
 
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""

@@ -33,11 +33,15 @@ PROGRAM = "program.json"
 
 
 def read_single(directory: Path) -> Profile:
-    """The profile of a directory. Raises UsageError if there is none, or several, of ranks."""
+    """The profile of a directory, without the times of copies and kernels.
+
+    Raises:
+        UsageError: there is none, or several, of ranks.
+    """
     profiles = profiles_in([directory])
     if profiles != [directory]:
         raise UsageError(f"{directory} holds the profiles of {len(profiles)} ranks; name one, such as {profiles[0]}")
-    return read(directory)
+    return read(directory, with_activities=False)
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:

@@ -24,7 +24,7 @@ class RepeatedBytes:
 
     def __init__(self, run: TracedRun, use: ProgramUse, places: Places) -> None:
         self._run, self._use, self._places = run, use, places
-        found = repeated_copies(run)
+        found = run.once(repeated_copies)
         self._copies, self.not_compared = found.copies, found.not_compared
 
     def copy(self, number: int) -> TracedCopy:

@@ -69,7 +69,7 @@ class Coverage:
 
 def is_wait(step: TracedStep) -> bool:
     """Whether the program waits for the device, as a copy that blocks does too."""
-    return isinstance(step, CudaWait) or (isinstance(step, TracedCopy | TracedFill) and step.call.blocking)
+    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
 
 
 class ProgramState:

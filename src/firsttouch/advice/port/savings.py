@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from firsttouch.program.partners import Partners
-from firsttouch.program.trace import TracedAllocation, TracedMapping, TracedRun
+from firsttouch.program.trace import TracedAllocation, TracedMapping, TracedRun, beside_launches
 
 
 class SavingMoment(NamedTuple):
@@ -50,7 +50,7 @@ def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
     saved = _Cover(pair for life in lives for pair in life.host)
     host = _Cover(pair for life in lives for pair in (*life.host, *life.windows))
     number, device, windows = Counter[int](), 0, 0
-    for step in run.steps:
+    for _, step in run.once(beside_launches):
         if not isinstance(step, TracedAllocation | TracedMapping) or run.blocks[step.block].on_host:
             continue
         device += step.change

@@ -10,7 +10,7 @@ from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
 from firsttouch.profile.trace import is_of_cuda
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import Partners
-from firsttouch.program.trace import TracedCopy, TracedRun
+from firsttouch.program.trace import TracedCopy, TracedRun, beside_launches
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     allocated through CUDA is left out: the driver touches it.
     """
     first: dict[int, int] = {}
-    for number, step in enumerate(run.steps):
+    for number, step in run.once(beside_launches):
         if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
             first.setdefault(step.device.block, number)
     ranges = []

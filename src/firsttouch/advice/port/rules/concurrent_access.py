@@ -13,7 +13,14 @@ from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRange, TracedStep
+from firsttouch.program.trace import (
+    TracedAllocation,
+    TracedCopy,
+    TracedLaunch,
+    TracedRange,
+    TracedStep,
+    beside_launches,
+)
 from firsttouch.program.watched import PAGE_BYTES
 
 _FAR = 10_000
@@ -74,7 +81,7 @@ class ConcurrentAccess(Hazard):
 
     def coverage(self) -> Coverage:
         run = self.state.run
-        if not any(isinstance(step, HostUse) for step in run.steps):
+        if not any(isinstance(step, HostUse) for _, step in run.once(beside_launches)):
             return Coverage(limit="nothing recorded" if self.state.watched else "not watched")
         watched, ranges = watched_ranges(run, self.state.all_partners)
         if watched == ranges or not run.launches:

@@ -1,0 +1,20 @@
+"""A change of the source, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the source that the recommended strategy needs.
+
+    what: allocate, drop, omit, wait, free, prefetch, advise, lock or keep. lines: of the calls that change, each as
+    'file:line', in order; text: in words. count: of the calls, bytes: of their blocks or copies.
+    """
+
+    what: str
+    text: str
+    lines: list[str]
+    count: int
+    bytes: int
