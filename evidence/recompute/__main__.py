@@ -65,7 +65,9 @@ def text_of(name: str, patterns: str) -> str:
         return TEXTS[name](directories(patterns))
     if name in profiled.OF_PROFILES:
         return profiled.OF_PROFILES[name](matching(patterns))
-    raise SystemExit(f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS, *profiled.OF_PROFILES])}")
+    raise SystemExit(
+        f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS, *profiled.OF_PROFILES])}"
+    )
 
 
 def recomputed(page: str) -> str:
