@@ -215,7 +215,7 @@ def test_a_record_that_contradicts_itself_is_refused(record: str, fields: dict[s
     made = JournalBytes(7)
     made.add("clocks", stamp=0, time=0)
     made.add(record, **fields)
-    with pytest.raises(UsageError, match="broken record"):
+    with pytest.raises(UsageError, match=f"broken record before byte {len(made.content)};"):
         read_calls(written(tmp_path, made))
 
 
