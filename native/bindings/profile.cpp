@@ -163,7 +163,7 @@ void bind_profile(nb::module_& m) {
           "The complete records of a block of a journal: (offsets, ends, kinds, bytes, broken).\n\n"
           "The first three are arrays of u32, u32 and u16: where the content of each record begins and ends in the\n"
           "block, and its kind. bytes: of the complete records. broken: the next one has a size that is none.");
-    nb::class_<Folder>(m, "Folder",
+    nb::class_<Folder>(m, "NumberFolder",
                        "Folds a sequence of numbers: what recurs becomes a repeat, with a number of its own.")
         .def(nb::init<std::size_t, std::size_t>(), nb::arg("longest"), nb::arg("candidates"),
              "longest: the most numbers of a round; candidates: how many places of a number are tried.")

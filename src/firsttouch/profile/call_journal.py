@@ -41,7 +41,7 @@ from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import (
     JournalFile,
     JournalReader,
-    Places,
+    PlaceColumn,
     Rows,
     journal_files,
     layout_of,
@@ -113,7 +113,7 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     return list(found)
 
 
-def _joined(parts: Sequence[tuple[Places, Rows]]) -> tuple[Places, Rows]:
+def _joined(parts: Sequence[tuple[PlaceColumn, Rows]]) -> tuple[PlaceColumn, Rows]:
     import numpy as np
 
     return np.concatenate([places for places, _ in parts]), np.concatenate([rows for _, rows in parts])
@@ -129,7 +129,7 @@ def _times(rows: Rows) -> list[float]:
     return (rows["time"] * 1e-9).tolist()  # type: ignore[no-any-return]
 
 
-def _seconds(rows: Rows) -> Places:
+def _seconds(rows: Rows) -> PlaceColumn:
     import numpy as np
 
     start, end = rows["start_stamp"], rows["end_stamp"]
@@ -227,7 +227,7 @@ class _CallReader(JournalReader):
 
     def _read_all(self, layout: Mapping[str, Any]) -> None:
         """Reads the records of which there are few one by one, and then all of each other kind at a time."""
-        adders, rows = self._adders(layout), {name: list[tuple[Places, Rows]]() for name in _MANY}
+        adders, rows = self._adders(layout), {name: list[tuple[PlaceColumn, Rows]]() for name in _MANY}
         for block in self._file.blocks():
             for name, parts in rows.items():
                 parts.append(block.rows(layout[name]))
@@ -239,14 +239,14 @@ class _CallReader(JournalReader):
         except (IndexError, KeyError):  # a number of nothing
             raise self._file.broken() from None
 
-    def _take_rows(self, rows: Mapping[str, tuple[Places, Rows]]) -> None:
+    def _take_rows(self, rows: Mapping[str, tuple[PlaceColumn, Rows]]) -> None:
         if not rows:
             return
         import numpy as np
 
         self._calls = dict(zip(*_columns(rows["call"][1], "correlation", "site"), strict=True))
         self._take_devices(rows["memory"][1])
-        several: list[tuple[Sequence[int] | Places, Sequence[CudaCall]]] = [
+        several: list[tuple[Sequence[int] | PlaceColumn, Sequence[CudaCall]]] = [
             (self._calls_at, self._others),
             self._launches(*rows["launch"]),
             *self._moves(*rows["move"]),
@@ -293,7 +293,7 @@ class _CallReader(JournalReader):
                 )
             )
 
-    def _take_times(self, kernels: tuple[Places, Rows], copies: tuple[Places, Rows]) -> None:
+    def _take_times(self, kernels: tuple[PlaceColumn, Rows], copies: tuple[PlaceColumn, Rows]) -> None:
         """What launches and copies took on the GPU, those of one call added up in their order."""
         import numpy as np
 
@@ -357,7 +357,7 @@ class _CallReader(JournalReader):
             bool(record.sizes_known),
         )
 
-    def _launches(self, places: Places, rows: Rows) -> tuple[Places, list[CudaLaunch]]:
+    def _launches(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaLaunch]]:
         fields = _columns(rows, "correlation", "arguments", "site", "flags")
         arguments, sites = self._arguments, self._sites
         return places, [
@@ -375,7 +375,7 @@ class _CallReader(JournalReader):
             for t, correlation, words, site, flags in zip(_times(rows), *fields, strict=True)
         ]
 
-    def _moves(self, places: Places, rows: Rows) -> Iterator[tuple[Places, Sequence[CudaCall]]]:
+    def _moves(self, places: PlaceColumn, rows: Rows) -> Iterator[tuple[PlaceColumn, Sequence[CudaCall]]]:
         """The moves, and the waits of those that block, each after its move."""
         fields = _columns(rows, *_MOVE_FIELDS)
         yield places, [
@@ -430,7 +430,7 @@ class _CallReader(JournalReader):
             )
         )
 
-    def _blocks(self, places: Places, rows: Rows) -> tuple[Places, list[CudaBlock]]:
+    def _blocks(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaBlock]]:
         fields = _columns(rows, "address", "bytes", "correlation", "name", "begins", "memory", "registered")
         return places, [
             CudaBlock(
@@ -453,7 +453,7 @@ class _CallReader(JournalReader):
     def _add_reserved(self, address: int, bytes: int) -> None:
         self._reservations.append((self._file.reached, address, bytes))
 
-    def _reserved(self, places: Places, rows: Rows) -> list[int | None]:
+    def _reserved(self, places: PlaceColumn, rows: Rows) -> list[int | None]:
         """Of each block that begins, the number of the reserved range that has its address then, 0 if none has."""
         begins = (rows["begins"] != 0).tolist()
         if "reserved" not in self._file.layout:
@@ -510,7 +510,7 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _waits(self, places: Places, rows: Rows) -> tuple[Places, list[CudaWait]]:
+    def _waits(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaWait]]:
         fields = _columns(rows, "stack", "thread", "site", "what", "began")
         return places, [
             self._wait(t, stack, thread, site, _WAITS[what], began)

@@ -66,7 +66,7 @@ _LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "h
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
 _WORK = ("launch", "move", "copy", "kernel")
-Places: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+PlaceColumn: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 """A column of whole numbers."""
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
 """Structures, of which `rows[field]` is a column."""
@@ -271,7 +271,7 @@ class JournalBlock:
         chosen = frozenset(kinds)
         return next((kind for kind in reversed(array("H", self.kinds)) if kind in chosen), 0)
 
-    def rows(self, form: Structure) -> tuple[Places, Rows]:
+    def rows(self, form: Structure) -> tuple[PlaceColumn, Rows]:
         """The records of a kind: their places in the file, and what they begin with, by field."""
         import numpy as np
 

@@ -24,7 +24,7 @@ class Folder:
     """The items that were added, folded. The core folds their numbers."""
 
     def __init__(self) -> None:
-        self._folder = _core.Folder(LONGEST, CANDIDATES)
+        self._folder = _core.NumberFolder(LONGEST, CANDIDATES)
         self._numbers: dict[Item, int] = {}
         self._items: dict[int, Item] = {}
         self.append, self.append_timed = self._folder.append, self._folder.append_timed
