@@ -2,7 +2,7 @@
 copied again, and what libraries did on their own account.
 
 All is computed from the calls of a process (calls.py) and from the records of its GPUs (cuda.py). Samples are hashes of
-some bytes of a copy: two copies with equal ones are likely of the same bytes, and surely where all bytes were hashed.
+some bytes of a copy: two copies with equal ones are possibly of the same bytes, and surely where all were hashed.
 Times are seconds, sizes bytes.
 """
 
@@ -34,7 +34,7 @@ from firsttouch.profile.user_lines import UserPlace, UserPlaces
 
 CostKind: TypeAlias = Literal["copies", "waits", "round trips", "copied again", "allocations", "queries"]
 HostMemory: TypeAlias = Literal["", "pageable", "page-locked", "managed"]
-RowCertainty: TypeAlias = Literal["exact", "seen", "likely", "at most"]
+RowCertainty: TypeAlias = Literal["exact", "seen", "possible", "at most"]
 M = TypeVar("M")
 LEAST_COMPARED = 1 << 10
 """Bytes of the smallest copies whose samples are compared: fewer bytes, such as a zero, are often equal by chance."""
@@ -67,7 +67,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     idle: for how long GPUs stood idle because of it, at most. held: bytes of the device that were
     allocated; of what is copied again, those of the different contents, which would have to stay on the other side.
     compared: of how many bytes samples are, of `h2d` and `d2h` together.
-    certainty: exact: recorded; seen: all bytes were compared; likely: some were; at most: a bound.
+    certainty: exact: recorded; seen: all bytes were compared; possible: some were; at most: a bound.
     """
 
     place: CallLocation
@@ -463,7 +463,7 @@ def _again_rows(copies: Sequence[_Copy]) -> Iterator[LineRow]:
 
 def _compared(copies: Sequence[_Copy]) -> dict[str, Any]:
     is_whole = all(copy.is_whole for copy in copies)
-    return {"compared": sum(copy.compared for copy in copies), "certainty": "seen" if is_whole else "likely"}
+    return {"compared": sum(copy.compared for copy in copies), "certainty": "seen" if is_whole else "possible"}
 
 
 def _grouped(members: Iterable[M], key: Callable[[M], Hashable]) -> Iterable[list[M]]:

@@ -145,11 +145,10 @@ def _copies_text(row: LineRow, lines: ByLine) -> str:
     way = "h2d" if row.h2d else "d2h"
     text = f"{counted(row.calls, 'copy', 'copies')} {_TO[way]}, {format_size(row.h2d + row.d2h, 3)}, {_from(way)} "
     text += _memory(row)
-    if row.h2d + row.d2h >= _RATED * row.calls:
-        text += _rate_text(row.h2d + row.d2h, row.seconds)
+    text += _rate_text(row.h2d + row.d2h, row.seconds, row.calls)
     if row.saves is not None and row.best is not None:
         measured = f"in {lines.best_from}" if lines.best_from else "in this trace"
-        best = _rate_text(row.h2d + row.d2h, row.best)
+        best = _rate_text(row.h2d + row.d2h, row.best, row.calls)
         text += f" (page-locked{best} {measured}, which saves {format_seconds(row.saves)})"
     return text
 
@@ -166,8 +165,8 @@ def _from(way: str) -> str:
     return "from" if way == "h2d" else "into"
 
 
-def _rate_text(nbytes: int, seconds: float | None) -> str:
-    return f" at {_rate(nbytes, seconds)} GB/s" if seconds else ""
+def _rate_text(nbytes: int, seconds: float | None, calls: int) -> str:
+    return f" at {_rate(nbytes, seconds)} GB/s" if seconds and nbytes >= _RATED * calls else ""
 
 
 def _rate(nbytes: int, seconds: float | None) -> str:
@@ -185,7 +184,9 @@ def _again_text(row: LineRow) -> str:
 
 
 def _certainty(row: LineRow) -> str:
-    return f" ({row.certainty}{'' if row.certainty == 'seen' else f': {format_size(row.compared, 3)} compared'})"
+    if row.certainty == "seen":
+        return " (seen)"
+    return f" ({row.certainty}: {format_size(row.compared, 3)} of {format_size(row.h2d + row.d2h, 3)} compared)"
 
 
 def _link_time(row: LineRow) -> str:
@@ -201,7 +202,8 @@ def _others(copies: Sequence[LineRow], are_more: bool) -> Iterator[str]:
     for (way, memory), of in sums.items():
         nbytes, seconds = sum(row.h2d + row.d2h for row in of), sum(row.seconds or 0.0 for row in of)
         at = f" at {plain(where(of[0].place), 120)}" if len(of) == 1 else f" at {len(of)} lines"
-        texts.append(f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory}{_rate_text(nbytes, seconds)}{at}")
+        rate = _rate_text(nbytes, seconds, sum(row.calls for row in of))
+        texts.append(f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory}{rate}{at}")
     if texts:
         yield f"{'other copies' if are_more else 'copies'}: {'; '.join(texts)}"
 
@@ -236,7 +238,7 @@ def line_tables(lines: ByLine | None) -> list[ProfileTable]:
     costs.notes = [
         f"The time that each costs at most, of {_span(lines)}. "
         "After a wait, the GPU stood idle until the next work that was launched, and counts for no longer than the "
-        "program waited. The same bytes are likely where some of them were compared, and seen where all were."
+        "program waited. That bytes are the same is possible where some of them were compared, and seen where all were."
     ]
     costs.notes += [plain(f"{text[:1].upper()}{text[1:]}.", 500) for text in _libraries(lines)]
     every = ProfileTable("all-lines", "All copies and waits by line", folded=bool(groups))
