@@ -138,6 +138,15 @@ def test_the_parts_of_a_pool_are_the_unit():
     assert sum(each.times for each in program_of_trace(run).obtained) == 1, "one allocation"
 
 
+def test_elements_of_an_array_that_kernels_get_are_no_pool():
+    calls = Calls()
+    array, host = calls.block(512), calls.host(8)
+    for n in range(32):
+        calls.launch(array + 8 * n)
+    calls.copy(host, array, 8)
+    assert [block.in_pool for block in of(calls).blocks] == [""]
+
+
 def test_a_range_that_is_mapped_in_pieces_may_be_a_pool():
     calls = mapped(range(3))
     tensors(calls, BASE, 9)

@@ -232,6 +232,12 @@ def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
     assert headline("p", saved, copies, 2 << 20, hazards, [], partial=False) == said
 
 
+@pytest.mark.parametrize(("copies", "needed", "said"), [(3, 2, "needs 2 of the 3 copies"), (1, 1, "needs its 1 copy")])
+def test_the_answer_counts_the_copies_that_stay(copies: int, needed: int, said: str):
+    saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
+    assert said in headline("p", saved, copies, 2 << 20, 0, needed=needed)
+
+
 @pytest.mark.parametrize("hazards", [0, 2])
 def test_the_answer_counts_the_waits_that_are_needed(hazards: int):
     saved, place = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0), CallLocation("main", "/app/p.cu", 7)

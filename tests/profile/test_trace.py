@@ -197,6 +197,8 @@ def test_what_was_alive_by_call_the_largest_first():
         "cudaMallocAsync_ptsz",
         "cudaError cudaMalloc<unsigned char>(unsigned char**, unsigned long)",
         "cudaMallocHost(void**, unsigned long, unsigned int)",
+        "cudaMemset2D",
+        "cudaGraphicsMapResources",
         "_ZL10cudaMallocIhE9cudaErrorPPT_m",
         "libcudart_static_0053c1d33059ebe986009dc8a76c61eb6412a2c3",
         "__cudaRegisterFatBinary",
@@ -207,7 +209,13 @@ def test_functions_of_the_runtime(function: str):
     assert is_of_the_runtime(function)
 
 
-@pytest.mark.parametrize("function", ["main", "", "cudaSolver::run(int)", "my_cudaMalloc", "barracuda", "_Z5solvePd"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("main", "", "cudaSolver::run(int)", "my_cudaMalloc", "barracuda", "_Z5solvePd"),
+        *("cudaGraphsManual(float*, double*)", "cudaStreamer(int)", "_Z9cudaSolvePf"),
+    ],
+)
 def test_functions_of_the_program(function: str):
     assert not is_of_the_runtime(function)
 

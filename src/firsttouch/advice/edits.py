@@ -13,7 +13,6 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
-from firsttouch.program.watched import PAGE_BYTES
 from firsttouch.records.text import count
 
 
@@ -143,10 +142,8 @@ def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
 
 
 def _edits_keeping_inputs(blocks: Sequence[PortBlock]) -> Iterator[Edit]:
-    """Host arrays that the CPU reads again after they were copied to a block that kernels may write. The first page and
-    the last one may have been read for other data.
-    """
-    read = [block for block in blocks if block.may_write and (block.read_again or 0) > 2 * PAGE_BYTES]
+    """Host arrays that the CPU reads again after they were copied to a block that kernels may write."""
+    read = [block for block in blocks if block.may_write and block.is_read_again]
     if read:
         arrays = count(len(read), "host array")
         text = f"keep {arrays}, which the CPU reads again, unless kernels only read the buffer"

@@ -133,7 +133,7 @@ def _about(block: PortBlock) -> str:
         parts.append(f"parts of a host array of {format_size(sum(partner.bytes for partner in windows), 3)} in turn")
     elif block.ranges > 1:
         parts.append(f"{block.ranges} host ranges")
-    again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
+    again = [f"the CPU reads about {format_size(block.read_again or 0, 3)} of it again"] if block.is_read_again else []
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
 
 

@@ -403,9 +403,15 @@ def by_kernel(journal: ProcessJournal) -> list[OfKernel]:
     return sorted(rows, key=lambda row: (order.index(row.overlap), *(-n for n in _moved(row.unified))))
 
 
+_WORDS = (
+    "Array|Bind|Choose|Create|Ctx|Destroy|Device|Driver|EGL|Event|External|Free|Func|GL|Get|Graph|Graphics|Host|Import|"
+    "Init|Ipc|Kernel|Launch|Library|Logs|Malloc|Mem|Memcpy|Memset|Mipmapped|Occupancy|Peek|Pointer|Profiler|Runtime|Set|"
+    "Signal|Stream|Surface|Texture|Thread|Unbind|User|VDPAU|Wait"
+)
+"""What the names of functions of the CUDA runtime begin with, after `cuda`; programs have others of their own."""
 _RUNTIME = re.compile(
-    r"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|__device_stub_\w*|cuda[A-Z]\w*(?:_ptsz)?(?:<.*>)?)(?:\(.*\))?$"
-    r"|_ZL?\d+(?:cuda[A-Z]|__device_stub_)"
+    rf"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|__device_stub_\w*|cuda(?:{_WORDS})(?![a-z])\w*(?:<.*>)?)(?:\(.*\))?$"
+    rf"|_ZL?\d+(?:cuda(?:{_WORDS})(?![a-z])|__device_stub_)"
 )
 
 

@@ -28,6 +28,8 @@ from firsttouch.program.ranges import Ranges
 
 MOST_PARTS = 8
 """An allocation of which copies and launches name more parts than this is a pool."""
+LEAST_ALIGNMENT = 64
+"""Parts that begin elsewhere are elements of an array, of which there may be many."""
 ALIGNMENT = 256
 """Allocators begin what they hand out at multiples of this, of CUDA's own, or of more."""
 
@@ -220,7 +222,8 @@ class _Named(msgspec.Struct, eq=False):
         """
         is_aligned = all((start - self.extent.address) % ALIGNMENT == 0 for start in starts)
         are_launched = by_launches > 1 and self.launched.issuperset(start for start, _ in self.by_shift.values())
-        return len(starts) > MOST_PARTS or (are_launched and is_aligned)
+        are_apart = all((start - self.extent.address) % LEAST_ALIGNMENT == 0 for start in starts)
+        return (len(starts) > MOST_PARTS and are_apart) or (are_launched and is_aligned)
 
 
 def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent]) -> None:

@@ -110,6 +110,11 @@ def _owned_by_another(
     )
 
 
+def needed_copies(calls: Iterable[CopyCalls]) -> int:
+    """How many copies a unified version needs too."""
+    return sum(row.copies for row in calls if row.fate != "dropped")
+
+
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:
     """The calls of copies by what becomes of them."""
     by_fate: tuple[tuple[CopyFate, Sequence[int]], ...] = (

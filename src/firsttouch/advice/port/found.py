@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
-from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_waits, only_waits
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_copies, needed_waits, only_waits
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -64,8 +64,19 @@ def found(
     waits = needed_waits(run, joined, fates, state.places, record)
     name = program_name(command) or "program"
     kinds = {row.rule for row in rows if row.certainty != "possible"}
+    calls = copy_calls(run, fates, state.places)
     return PortFindings(
-        summary=headline(name, saved, use.copies, use.copied, len(kinds), others_copied, waits, partial=run.is_partial),
+        summary=headline(
+            name,
+            saved,
+            use.copies,
+            use.copied,
+            len(kinds),
+            others_copied,
+            waits,
+            needed=needed_copies(calls),
+            partial=run.is_partial,
+        ),
         directory=directory,
         command=list(command),
         pid=run.pid,
@@ -77,7 +88,7 @@ def found(
         copied=use.copied,
         other_copies=others_copied,
         blocks=blocks,
-        copy_calls=copy_calls(run, fates, state.places),
+        copy_calls=calls,
         waits=waits,
         needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=[worded_finding(row, record) for row in rows],

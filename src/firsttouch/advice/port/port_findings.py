@@ -14,6 +14,7 @@ import msgspec
 from firsttouch.base.outputs import Output
 from firsttouch.profile.calls import HostPlace
 from firsttouch.profile.traced import CallLocation
+from firsttouch.program.watched import PAGE_BYTES
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
@@ -112,6 +113,11 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     unused: Sequence[str] = ()
     in_pool: Literal["", "part", "whole"] = ""
     helper: CallLocation | None = None
+
+    @property
+    def is_read_again(self) -> bool:
+        """Whether the CPU read more again than the first page and the last one, which hold other data too."""
+        return (self.read_again or 0) > 2 * PAGE_BYTES
 
 
 class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,13 +296,13 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
     directory: the profile; pid: the process that it is about; others: those that used CUDA too; processes: all that
-    did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status, None
-    if unknown. copies, copied: between the host and blocks that have a partner, which a unified version does without;
-    other_copies: those between host and device that are none of them. copy_calls: `copies` by call. waits: for the
-    device, that a unified version needs. needless: copies whose bytes the other side
-    holds, copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
-    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if there
-    was no second run. certainties: of the fields with numbers, by their names.
+    did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status,
+    None if unknown. copies, copied: between the host and blocks that have a partner; other_copies: those between
+    host and device that are none of them. copy_calls: `copies` by call, and which of them a unified version needs
+    too. waits: for the device, that a unified version needs. needless: copies whose bytes the other side holds,
+    copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
+    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if
+    there was no second run. certainties: of the fields with numbers, by their names.
     """
 
     directory: str

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from firsttouch.advice.port.dropped import needed_copies
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
@@ -68,6 +69,7 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
         sum(row.copied for row in searched),
         len({kind for row in searched for kind in row.hazards or ()}),
         [row for findings in of_each for row in findings.other_copies],
+        needed=sum(needed_copies(findings.copy_calls) for findings in of_each),
         partial=any(findings.partial for findings in of_each) or len(searched) < len(answers),
     )
     return replace(shown, summary=summary, processes=answers)

@@ -44,13 +44,14 @@ def headline(
     others: Sequence[OtherCopies] = (),
     waits: Sequence[NeededWait] = (),
     *,
+    needed: int = 0,
     partial: bool = False,
 ) -> str:
-    """The answer in one sentence. name: of the program. copies, copied: that a unified version does without. hazards:
-    the kinds of findings that are seen or likely. others: copies that are not among `copies`. waits: that it needs.
-    partial: whether the trace lacks records, so that all of it is of the rest.
+    """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
+    unified version needs too. hazards: the kinds of findings that are seen or likely. others: copies that are not among
+    `copies`. waits: that it needs. partial: whether the trace lacks records, so that all of it is of the rest.
     """
-    needed = f"but {counted(len(waits), 'explicit wait')} for the device" if waits else ""
+    but_waits = f"but {counted(len(waits), 'explicit wait')} for the device" if waits else ""
     first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if waits else "no hazard was found"
     if partial:
         name, first = (
@@ -66,8 +67,10 @@ def headline(
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
+    if needed:
+        without = f"needs {needed:,} of the" if copies > 1 else "needs its"
     sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
-    return "; ".join(filter(None, [", ".join(filter(None, [sentence, needed])), first])) + "."
+    return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), first])) + "."
 
 
 def wait_words(wait: NeededWait) -> str:
