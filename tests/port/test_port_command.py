@@ -121,6 +121,21 @@ def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_
         firsttouch.port(directory, process=5)
 
 
+def test_the_answer_over_processes_counts_the_waits_of_each(tmp_path: Path):
+    """In both, the copy back is the only wait between a kernel and the CPU."""
+    traced = []
+    for pid in (100, 200):
+        calls = Calls(pid=pid)
+        block, host = calls.block(MIB, line=1), calls.host(MIB)
+        calls.copy(block, host, MIB, line=2)
+        calls.launch(block, line=3)
+        calls.copy(host, block, MIB, line=4)
+        traced.append(calls.traced)
+    port = firsttouch.port(profile(tmp_path / "p", *traced, callers=names()))
+    assert len(port["processes"]) == 2
+    assert ("2 explicit waits" in port["summary"], "no hazard" in port["summary"]) == (True, False)
+
+
 def test_of_several_ranks_there_is_one_answer_and_each_is_named(tmp_path: Path):
     for rank in range(3):
         calls = Calls(pid=100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -14,6 +13,7 @@ from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
 from firsttouch.advice.port.wording import headline
 from firsttouch.profile.calls import CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
+from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.trace import trace, traced_process
 
@@ -61,7 +61,7 @@ def over_ranks(ranks: Sequence[tuple[Profile, PortFindings]]) -> PortFindings:
 def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequence[ProcessAnswer]) -> PortFindings:
     """The findings `shown` with the answers of all processes. of_each: the findings of all that were searched."""
     searched = [row for row in answers if row.saved is not None]
-    name = Path(shown.command[0]).name if shown.command else "the program"
+    name = program_name(shown.command) or "the program"
     summary = headline(
         f"the {len(answers)} processes of {name}",
         replace(shown.saved, bytes=sum(row.saved or 0 for row in searched), of=sum(row.of or 0 for row in searched)),
@@ -69,6 +69,7 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
         sum(row.copied for row in searched),
         len({kind for row in searched for kind in row.hazards or ()}),
         [row for findings in of_each for row in findings.other_copies],
+        [row for findings in of_each for row in findings.waits],
         needed=sum(needed_copies(findings.copy_calls) for findings in of_each),
         partial=any(findings.partial for findings in of_each) or len(searched) < len(answers),
     )
