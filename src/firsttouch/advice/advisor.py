@@ -146,10 +146,15 @@ def _sort_by_age(results: Results) -> tuple[str, int, str]:
 
 def newest() -> Path:
     """The newest results directory in the folder where runs are kept."""
-    directories = [path for path in RUNS.glob("*") if has_results(path)]
+    directories = kept_runs()
     if not directories:
         raise UsageError(f"there are no results in {RUNS}; name a directory that `firsttouch run` wrote")
-    return max(directories, key=lambda path: path.stat().st_mtime)
+    return directories[0]
+
+
+def kept_runs() -> list[Path]:
+    """The results directories in the folder where runs are kept, the newest first."""
+    return sorted(filter(has_results, RUNS.glob("*")), key=lambda path: -path.stat().st_mtime)
 
 
 def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:

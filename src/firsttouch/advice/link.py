@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from firsttouch.advice.advisor import RUNS
+from firsttouch.advice.advisor import kept_runs
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Unmeasured
@@ -14,7 +14,7 @@ from firsttouch.model.measured import MeasuredPrices
 from firsttouch.profile.content import Profile
 from firsttouch.profile.link import LinkSpeed, LinkWay
 from firsttouch.profile.schema import Header
-from firsttouch.records.reading import has_results, load_results
+from firsttouch.records.reading import has_results, load_results, read_machine
 from firsttouch.records.schema import DeviceInfo, Machine
 
 
@@ -44,10 +44,11 @@ def link_speed(profile: Profile) -> LinkSpeed | None:
         return None
     for directory in _runs(profile.directory):
         with suppress(UsageError):
-            results = load_results(directory)
-            device = _same_device(results.machine, profile.header)
+            machine = read_machine(directory)
+            device = _same_device(machine, profile.header) if machine is not None else None
             if device is None:
                 continue
+            results = load_results(directory)
             link = MeasuredLink(str(directory), MeasuredPrices(results.machine, results.records, device))
             if link:
                 return link
@@ -59,7 +60,7 @@ def _runs(profile: Path) -> Iterator[Path]:
     if has_results(profile):
         yield profile
     with suppress(OSError):
-        yield from sorted(filter(has_results, RUNS.glob("*")), key=lambda path: -path.stat().st_mtime)
+        yield from kept_runs()
 
 
 def _same_device(machine: Machine, header: Header) -> DeviceInfo | None:

@@ -194,6 +194,12 @@ def read_request(directory: Path) -> Request | None:
         return read_document(directory, RUN, Request)
 
 
+def read_machine(directory: Path) -> Machine | None:
+    """The machine of the run in `directory`, or None if there is no machine.json. Raises UsageError."""
+    with reading(directory):
+        return read_document(directory, MACHINE, Machine)
+
+
 def has_results(directory: Path) -> bool:
     try:
         return (directory / RESULTS).stat().st_size > 0

@@ -72,7 +72,7 @@ def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -
     found_ranks: list[tuple[Profile, PortFindings]] = []
     errors: list[UsageError] = []
     for directory in directories:
-        profile = read(directory)
+        profile = read_single(directory)
         try:
             found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
         except UsageError as error:  # a rank without CUDA
