@@ -8,7 +8,6 @@ Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from firsttouch.profile.calls import (
 from firsttouch.profile.cuda import CudaCopy, ProcessJournal
 from firsttouch.profile.gpu_work import GpuWork
 from firsttouch.profile.link import LinkSpeed, LinkWay, ReachedSpeed, TimedCopy
+from firsttouch.profile.living import Living
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.profile.user_lines import UserPlace, UserPlaces
 
@@ -58,16 +58,15 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
 
     library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
     calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies;
-    memory_of: the library that obtained it, if it is page-locked and a library did, maybe to take on the way what the
-    program has elsewhere.
-    rounds: how many times the line did it, where calls without a kernel between them are one time. seconds: on the
-    link, None if no record tells; best: what page-locked memory would take for the same copies, None if unknown.
-    saves: what page-locking would save on the link, at most; None if nothing, if it is unknown, or if the line copies
-    once only, since locking memory takes about as long as copying it. waited: how long the program waited, at most;
-    idle: for how long GPUs stood idle because of it, at most. held: bytes of the device that were
-    allocated; of what is copied again, those of the different contents, which would have to stay on the other side.
-    compared: of how many bytes samples are, of `h2d` and `d2h` together.
-    certainty: exact: recorded; seen: all bytes were compared; possible: some were; at most: a bound.
+    memory_of: the library that obtained it, if it is page-locked and a library did, maybe to take on the way what
+    the program has elsewhere. rounds: how many times the line did it, where calls without a kernel between them are
+    one time. seconds: on the link, None if no record tells; best: what page-locked memory would take for the same
+    copies, None if unknown. saves: what page-locking would save on the link, at most; None if nothing, if it is
+    unknown, or if the line copies once only, since locking memory takes about as long as copying it. waited: how
+    long the program waited, at most; idle: for how long GPUs stood idle because of it, at most. held: bytes of the
+    device that were allocated; of what is copied again, those of the different contents, which would have to stay
+    on the other side. compared: of how many bytes samples are, of `h2d` and `d2h` together. certainty: exact:
+    recorded; seen: all bytes were compared; possible: some were; at most: a bound.
     """
 
     place: CallLocation
@@ -170,28 +169,11 @@ class _Copy(msgspec.Struct, eq=False, gc=False):
         return self.compared >= self.nbytes
 
 
-class _LockedBlocks:
-    """Who obtained page-locked memory, by its addresses."""
+class _LockedBlock(NamedTuple):
+    """Page-locked memory. owner: the library that obtained it; '' if the program did."""
 
-    def __init__(self) -> None:
-        self._begins: list[int] = []
-        self._owners: dict[int, tuple[int, str]] = {}
-        """The end of each block, and the library that obtained it."""
-
-    def note(self, call: CudaBlock, owner: str) -> None:
-        """A block begins or ends."""
-        if call.begins:
-            if call.address not in self._owners:
-                insort(self._begins, call.address)
-            self._owners[call.address] = call.address + call.bytes, owner
-        elif self._owners.pop(call.address, None):
-            del self._begins[bisect_left(self._begins, call.address)]
-
-    def owner(self, address: int) -> str:
-        """The library that obtained the memory at an address; '' if the program did, or if it is not known."""
-        i = bisect_right(self._begins, address) - 1
-        end, owner = self._owners[self._begins[i]] if i >= 0 else (0, "")
-        return owner if address < end else ""
+    nbytes: int
+    owner: str
 
 
 @dataclass
@@ -231,7 +213,7 @@ class _ProcessReader:
         self._round = self._obtained = 0
         self._called: dict[int, float] = {}
         """When the last call of each thread returned; of thread 0 those whose thread is not recorded."""
-        self._locked = _LockedBlocks()
+        self._locked = Living[_LockedBlock]()
         self._brought: dict[tuple[LinkWay, int, int], _Copy] = {}
         """The last copy to each address, by its way and size."""
         self._of_bytes: dict[tuple[LinkWay, int, int], _Copy] = {}
@@ -251,9 +233,20 @@ class _ProcessReader:
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaBlock | CudaQuery):
                 if isinstance(call, CudaBlock) and call.kind == "pinned":
-                    self._locked.note(call, self._places.made_by(call.site) if call.begins else "")
+                    self._note_locked(call)
                 self._library_call(call)
                 self._called[0] = call.t
+
+    def _note_locked(self, call: CudaBlock) -> None:
+        if call.begins:
+            self._locked.add(call.address, _LockedBlock(call.bytes, self._places.made_by(call.site)))
+        else:
+            self._locked.remove(call.address)
+
+    def _owner(self, address: int) -> str:
+        """The library that obtained page-locked memory; '' if the program did, or if it is not known."""
+        found = self._locked.find(address)
+        return found[0].owner if found is not None else ""
 
     def told_sums(self) -> Iterator[tuple[tuple[int, CostKind], _Sum]]:
         """All but the pools of libraries that a line of the user led to, and that are less than half of the memory."""
@@ -311,7 +304,7 @@ class _ProcessReader:
             place=place,
             way=way,
             memory=memory,
-            memory_of=self._locked.owner(call.source if way == "h2d" else call.target) if memory == LOCKED else "",
+            memory_of=self._owner(call.source if way == "h2d" else call.target) if memory == LOCKED else "",
             nbytes=nbytes,
             round=self._round,
             seconds=record.end - record.start if record else 0.0,

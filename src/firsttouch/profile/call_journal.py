@@ -68,7 +68,7 @@ _Kernel: TypeAlias = tuple[int, str, float, int]
 """A kernel that ran: start, name, seconds, and the number of its shape."""
 VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
-    r"|npp\w*|cufile\w*|nvjpeg\w*|cudart)\.so"
+    r"|npp\w*|cufile\w*|nvjpeg\w*|nvJitLink|cudart)\.so"
 )
 
 

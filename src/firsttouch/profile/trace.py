@@ -422,7 +422,8 @@ def is_of_the_runtime(function: str) -> bool:
     return _RUNTIME.match(function) is not None
 
 
-_PACKAGE = re.compile(r"/(?:site|dist)-packages/")
+PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+"""A file that was installed with a package of Python, and the package."""
 _CUDA = re.compile(r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject)\.so")
 
 
@@ -435,7 +436,7 @@ def is_of_cuda(file: str, function: str) -> bool:
 
 def is_of_a_package(file: str) -> bool:
     """Whether a file was installed with a package of Python."""
-    return _PACKAGE.search(file) is not None
+    return PACKAGE.search(file) is not None
 
 
 def caller(site: CallSite, function_of: Callable[[str, int], str]) -> CallFrame | None:

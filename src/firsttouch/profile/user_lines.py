@@ -12,9 +12,10 @@ import re
 import msgspec
 from msgspec.structs import replace
 
+from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.cuda import CallFrame, CallSite
-from firsttouch.profile.trace import is_of_cuda, is_of_the_runtime
+from firsttouch.profile.trace import PACKAGE, is_of_cuda, is_of_the_runtime
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 
 OFFSET = "+0x"
@@ -23,13 +24,9 @@ A_LIBRARY = "a library"
 """One whose name is not known."""
 MOST_FRAMES = 12
 """The recorder keeps so many frames of a compiled program (native/profile/inject/places.cpp)."""
-_PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _INTERPRETER = re.compile(r"(?:^|/)(?:python[\d.]*|libpython[\w.]*\.so[\w.]*)$")
 _SYSTEM = re.compile(r"^/(?:usr/)?(?:lib(?:32|64|x32|exec)?|include)/|^/(?:usr/local|opt)/(?:cuda|nvidia|rocm)[\w.-]*/"
                      r"|/lib/python\d[\w.]*/|^<frozen ")  # fmt: skip
-_VENDOR = re.compile(
-    r"(?:^|/)lib(?:cu(?:blas|dnn|fft|sparse|solver|rand|tensor|file)|nvrtc|nvJitLink|nccl|nvshmem|npp|nvjpeg)\w*\.so"
-)
 _PYTHON_SOURCE = re.compile(r"\.pyw?$|^<")
 
 
@@ -46,15 +43,20 @@ class UserPlace(msgspec.Struct, frozen=True):
 
 def is_of_a_library(file: str) -> bool:
     """Whether a program or a source file belongs to a library, an interpreter or the system, not to the user."""
-    patterns = (_PACKAGE, _INTERPRETER, _SYSTEM, _VENDOR)
+    patterns = (PACKAGE, _INTERPRETER, _SYSTEM, VENDOR)
     return any(p.search(file) for p in patterns) or is_of_the_c_library(file) or is_of_cuda(file, "")
 
 
 def library_name(file: str) -> str:
     """'torch' of a file in its package, 'libcublas' of /usr/lib/libcublas.so.13, else the name of the file."""
-    if package := _PACKAGE.search(file):
+    if package := PACKAGE.search(file):
         return package[1].removesuffix(".py")
     return file.rpartition("/")[2].partition(".so")[0] or "?"
+
+
+def told_by_offset(place: CallLocation, frame: CallFrame) -> CallLocation:
+    """A call whose line is unknown is told from others of its file by its offset in it."""
+    return place if place.source else replace(place, file=f"{frame.file}{OFFSET}{frame.offset:x}")
 
 
 class UserPlaces:
@@ -98,9 +100,7 @@ class UserPlaces:
         return UserPlace(places[library], library_name(site[library].file), not is_cut)
 
     def _place(self, frame: CallFrame) -> CallLocation:
-        """A call whose line is unknown is told from others of its file by its offset in it."""
-        place = place_of((frame,), self._names)
-        return place if place.source else replace(place, file=f"{frame.file}{OFFSET}{frame.offset:x}")
+        return told_by_offset(place_of((frame,), self._names), frame)
 
     def _is_passed(self, frame: CallFrame, place: CallLocation) -> bool:
         """Whether a frame is of a library, also where it was inlined into the user's program."""

@@ -12,17 +12,17 @@ or go through one buffer of the host.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaMove
 from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.living import Living
 from firsttouch.profile.trace import is_of_a_package
 from firsttouch.program.ranges import Ranges
 
@@ -32,49 +32,6 @@ LEAST_ALIGNMENT = 64
 """Parts that begin elsewhere are elements of an array, of which there may be many."""
 ALIGNMENT = 256
 """Allocators begin what they hand out at multiples of this, of CUDA's own, or of more."""
-
-
-class HasBytes(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-Of = TypeVar("Of", bound=HasBytes)
-
-
-class Living(Generic[Of]):
-    """What is alive, by address."""
-
-    def __init__(self) -> None:
-        self.at: dict[int, Of] = {}
-        self._begins: list[int] = []
-
-    def add(self, address: int, block: Of) -> None:
-        insort(self._begins, address)
-        self.at[address] = block
-
-    def remove(self, address: int) -> Of | None:
-        block = self.at.pop(address, None)
-        if block is not None:
-            del self._begins[bisect_right(self._begins, address) - 1]
-        return block
-
-    def find(self, address: int) -> tuple[Of, int] | None:
-        """The block that has an address, and the offset in it."""
-        index = bisect_right(self._begins, address) - 1
-        if index < 0:
-            return None
-        block = self.at[self._begins[index]]
-        offset = address - self._begins[index]
-        return (block, offset) if offset < block.nbytes else None
-
-    def within(self, address: int, nbytes: int) -> list[int]:
-        """The addresses of blocks that have any of some bytes."""
-        index = bisect_right(self._begins, address) - 1
-        begins = []
-        if index >= 0 and self._begins[index] + self.at[self._begins[index]].nbytes > address:
-            begins.append(self._begins[index])
-        return begins + self._begins[index + 1 : bisect_right(self._begins, address + nbytes - 1)]
 
 
 class Extent(msgspec.Struct, eq=False):
@@ -144,7 +101,6 @@ def _pieces_by_range(calls: Sequence[CudaCall]) -> Iterable[list[_Piece]]:
                 if piece.reserved is not None:
                     by_number[piece.reserved].append(piece)
                 else:
-                    unknown.remove(call.address)
                     unknown.add(call.address, piece)
                     joined[place] = [piece]
         elif isinstance(call, CudaMove) and unknown.at and not call.captured and call.what in ("copy", "fill"):
@@ -265,9 +221,7 @@ def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent]) -> l
             elif _begins_on_device(call):
                 extent = extents.setdefault(place, Extent(call.address, call.bytes))
                 named = all_named.setdefault(id(extent), _Named(extent, _library_frame(call)))
-                if alive.at.get(extent.address) is not named:
-                    alive.remove(extent.address)
-                    alive.add(extent.address, named)
+                alive.add(extent.address, named)
         elif isinstance(call, CudaMove) and not call.captured and call.what in ("copy", "fill"):
             _add_move(alive, call)
     return [*all_named.values()]

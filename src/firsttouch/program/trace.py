@@ -31,7 +31,8 @@ from firsttouch.profile.calls import (
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
-from firsttouch.program.extents import Extent, Living, extents_of
+from firsttouch.profile.living import Living
+from firsttouch.program.extents import Extent, extents_of
 
 if TYPE_CHECKING:
     from firsttouch.program.exact_run import ExactRun

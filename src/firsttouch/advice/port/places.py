@@ -6,22 +6,20 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
-from firsttouch.profile.trace import caller
+from firsttouch.profile.trace import caller, is_of_a_package
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
-from firsttouch.profile.user_lines import OFFSET
+from firsttouch.profile.user_lines import told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
 
 UNKNOWN_LINE = "an unknown line"
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib\w*/python3\.\d+/|^<")
-"""Files of Python that are not the user's."""
+_OF_PYTHON = re.compile(r"/lib\w*/python3\.\d+/|^<")
+"""Files of Python that are neither the user's nor of a package."""
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
 _LONGEST_FUNCTION = 60
@@ -50,11 +48,9 @@ class Places:
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
         place = place_of(site, self.names)
-        if place.source or not place.file:
-            return place
         frame = caller(site, lambda file, offset: self.names[file, offset].function if (file, offset) in self.names
                        else "")  # fmt: skip
-        return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
+        return told_by_offset(place, frame) if frame and place.file else place
 
 
 def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict[CallSite, CallSite]:
@@ -93,9 +89,14 @@ def _frames_with_lines(site: CallSite, names: CallerTable) -> list[tuple[int, Ha
     frames = list[tuple[int, Hashable]]()
     for number, (frame, line) in enumerate(zip(site, lines_of(site, names), strict=True)):
         is_line = frame.function or (frame.file, frame.offset) != line
-        if number == start or (number > start and is_line and not _LIBRARY.search(frame.file)):
+        if number == start or (number > start and is_line and not _is_of_python(frame.file)):
             frames.append((number, line))
     return frames
+
+
+def _is_of_python(file: str) -> bool:
+    """Whether a file belongs to a package, to the standard library or to code without a file."""
+    return is_of_a_package(file) or _OF_PYTHON.search(file) is not None
 
 
 def lines_of(site: CallSite, names: CallerTable) -> tuple[Hashable, ...]:

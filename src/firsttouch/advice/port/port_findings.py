@@ -278,8 +278,7 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
     seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
-    then copies and copied are all between host and device. rank: of an MPI
-    launcher, '' without one.
+    then copies and copied are all between host and device. rank: of an MPI launcher, '' without one.
     """
 
     pid: int
