@@ -14,6 +14,8 @@ from firsttouch.model.measured import MeasuredPrices
 from firsttouch.profile.content import Profile
 from firsttouch.profile.link import LinkSpeed, LinkWay
 from firsttouch.profile.schema import Header
+from firsttouch.profile.summarise import summarise
+from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.reading import has_results, load_results, read_machine
 from firsttouch.records.schema import DeviceInfo, Machine
 
@@ -53,6 +55,11 @@ def link_speed(profile: Profile) -> LinkSpeed | None:
             if link:
                 return link
     return None
+
+
+def summary_of(profile: Profile) -> ProfileSummary:
+    """The numbers of a profile, beside what its machine can do if a run has measured that."""
+    return summarise(profile, link_speed(profile))
 
 
 def _runs(profile: Path) -> Iterator[Path]:

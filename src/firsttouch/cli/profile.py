@@ -219,16 +219,15 @@ def command(
 
 def _show_stored(directory: Path, as_json: bool) -> None:
     """Shows a profile that was made before; of ranks, one for each."""
-    from firsttouch.advice.link import link_speed
+    from firsttouch.advice.link import summary_of
     from firsttouch.cli.profiled import lines
     from firsttouch.profile.reading import profiles_in, read
-    from firsttouch.profile.summarise import summarise
 
     directories = profiles_in([directory])
     if as_json and len(directories) > 1:
         raise UsageError(f"--json shows one profile; name that of one rank, such as {directories[0]}")
     for profile in map(read, directories):
-        summary = summarise(profile, link_speed(profile))
+        summary = summary_of(profile)
         if as_json:
             print_json(summary)
         else:

@@ -113,10 +113,9 @@ def command(
 
 def _written(named: Sequence[Path], form: str, output: Path | None, modules: Sequence[str]) -> Report:
     """Writes the report. Raises NotDrawn if the process that draws failed."""
-    from firsttouch.advice.link import link_speed
+    from firsttouch.advice.link import summary_of
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
-    from firsttouch.profile.summarise import summarise
     from firsttouch.records.reading import load_results
     from firsttouch.report.conclusions import conclusions
 
@@ -131,8 +130,7 @@ def _written(named: Sequence[Path], form: str, output: Path | None, modules: Seq
     if form != "html":
         return Report(paths, directories)
     if is_profile(directories[0]):
-        profiles = map(read, directories)
-        summaries = [summarise(profile, link_speed(profile)) for profile in profiles]
+        summaries = [summary_of(read(directory)) for directory in directories]
         return Report(paths, directories, profiles=summaries)
     results = [conclusions(load_results(directory)) for directory in directories]
     return Report(paths, directories, results)

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from firsttouch.advice.link import link_speed
+from firsttouch.advice.link import summary_of
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.profile.content import Profile
 from firsttouch.profile.headline import headline, how_long, known_peak, title
 from firsttouch.profile.reading import read
-from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.text import count
 from firsttouch.report import line_words as words_of_lines
@@ -37,7 +36,7 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     """One self-contained HTML page. The keys of `profiles` are short names that tell them apart. advice: the address of
     the page of advice about the program, '' if there is none.
     """
-    summaries = {name: summarise(profile, link_speed(profile)) for name, profile in profiles.items()}
+    summaries = {name: summary_of(profile) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
     first = next(iter(profiles.values()))
     ported = ported_page(first, is_advised=bool(advice)) if len(profiles) == 1 else None
@@ -193,7 +192,7 @@ def export_profile(directories: Sequence[Path], form: str, output: Path | None =
     elif form not in ("png", "svg"):
         raise UsageError(f"profiles are not written as {form}; give --format html, png, svg, csv or parquet")
     else:
-        summaries = {name: summarise(profile, link_speed(profile)) for name, profile in profiles.items()}
+        summaries = {name: summary_of(profile) for name, profile in profiles.items()}
         spec = specification(drawn(profiles, summaries)[0])
         name, data = f"profile.{form}", to_png(spec) if form == "png" else encode_text(to_svg(spec))
     try:
