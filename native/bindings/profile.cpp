@@ -12,7 +12,7 @@
 #include "bindings/bindings.hpp"
 #include "device/device.hpp"
 #include "profile/folder.hpp"
-#include "profile/inject/journal.hpp"
+#include "profile/inject/core/journal.hpp"
 #include "profile/page_tracker.hpp"
 #include "profile/perf.hpp"
 #include "profile/process_sampler.hpp"
@@ -82,7 +82,7 @@ nb::dict journal_layout(std::uint32_t of_version) {
     }
 #define END(structure)                                                                                                 \
     if (is_known) layout[structure_name] = nb::make_tuple(kind_number, format, nb::tuple(fields));
-#include "profile/inject/records.def"
+#include "profile/inject/core/records.def"
     return layout;
 }
 
@@ -139,7 +139,7 @@ nb::dict journal_offsets() {
 #define END(structure)                                                                                                 \
     offsets[structure_name] = nb::make_tuple(sizeof(Structure), fields);                                               \
     }
-#include "profile/inject/records.def"
+#include "profile/inject/core/records.def"
     return offsets;
 }
 

@@ -329,8 +329,6 @@ struct LaunchOf {
     void** parameters;
     void** extra;
 };
-// Of `extra`, which ends with a null pointer: what follows is the address of all parameters, or of their size.
-inline constexpr std::uintptr_t launch_buffer = 1, launch_buffer_bytes = 2;
 
 struct NewGraph {  // one that can be launched
     Handle* executable;

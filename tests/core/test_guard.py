@@ -18,7 +18,7 @@ NATIVE = Path(__file__).parents[2] / "native"
 HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
 GPU, GPU_HEADER, HIP = "device/gpu.cpp", "device/gpu.hpp", "device/hip/device.cpp"
 # What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
-NAMES, JOURNAL, RINGS = "profile/inject/nvtx.cpp", "profile/inject/journal.cpp", "profile/perf.cpp"
+NAMES, JOURNAL, RINGS = "profile/inject/front/cuda/nvtx.cpp", "profile/inject/core/journal.cpp", "profile/perf.cpp"
 PYTHON = "profile/python_process.cpp"  # the target's interpreter, whose symbols are read
 TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
 FORKED = "events/home_process.hpp"  # a page that the kernel wipes in a forked process

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "profile/inject/journal.hpp"
+#include "profile/inject/core/journal.hpp"
 
 namespace firsttouch::inject {
 

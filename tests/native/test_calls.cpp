@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "journals.hpp"
-#include "profile/inject/calls.hpp"
+#include "profile/inject/front/cuda/calls.hpp"
 #include "support.hpp"
 
 namespace firsttouch::inject {
@@ -59,7 +59,8 @@ class DriverCalls : public testing::Test {
     Journal journal_{folder_.path.string()};
     Texts texts_{journal_};
     Places places_{journal_, texts_};
-    Calls calls_{journal_, texts_, places_};
+    Recorder recorder_{journal_, texts_, places_};
+    Calls calls_{recorder_};
     std::uint32_t correlation_ = 0;
 };
 
@@ -337,8 +338,8 @@ TEST_F(ArgumentsOfLaunches, WordsOfEveryParameterThatAreAddressesOncePerCombinat
     // The same in one buffer, of which a part is missing.
     std::uint64_t buffer[6] = {first, views[0], views[1], views[2], 3, last};
     std::size_t bytes = sizeof buffer;
-    void* extra[] = {reinterpret_cast<void*>(cupti::launch_buffer), buffer,
-                     reinterpret_cast<void*>(cupti::launch_buffer_bytes), &bytes, nullptr};
+    void* extra[] = {reinterpret_cast<void*>(launch_buffer), buffer,
+                     reinterpret_cast<void*>(launch_buffer_bytes), &bytes, nullptr};
     EXPECT_EQ(arguments_.number(driver_, Handle(1), name_, nullptr, extra), one + 1);
     bytes = 40;
     EXPECT_EQ(arguments_.number(driver_, Handle(1), name_, nullptr, extra), one);
@@ -351,7 +352,7 @@ TEST_F(ArgumentsOfLaunches, WithoutSizesThePointersOfTheMangledName) {
     std::uint64_t pointer = 0x700000000000;
     void* parameters[] = {&pointer, &pointer, &pointer, &pointer};
     const auto number = [&](const char* name, Handle function) {
-        return arguments_.number({}, function, name, parameters, nullptr);
+        return arguments_.number(DriverFunctions{}, function, name, parameters, nullptr);
     };
     EXPECT_EQ(number("plain", Handle(2)), 0u);  // unknown
     EXPECT_NE(number("_Z1kI3FooIiE3BarEvPKfiT_PT0_", Handle(3)), 0u);

@@ -1,6 +1,7 @@
 // Compares the numbers of the driver's calls and the structures of their parameters with the vendor's headers where
 // those are installed.
 #include "events/driver_calls.hpp"
+#include "profile/inject/core/arguments.hpp"
 #include "support.hpp"
 
 #if __has_include(<generated_cuda_meta.h>) && __has_include(<cuda.h>)
@@ -163,8 +164,8 @@ TEST(VendorTypes, DriverCalls) {
     SAME(LaunchOf, extra, cuLaunchKernelEx_params, extra);
     static_assert(offsetof(LaunchShape, block) == offsetof(CUlaunchConfig, blockDimX));
     SAME(LaunchShape, stream, CUlaunchConfig, hStream);
-    EXPECT_EQ(launch_buffer, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT);
-    EXPECT_EQ(launch_buffer_bytes, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT);
+    EXPECT_EQ(inject::launch_buffer, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT);
+    EXPECT_EQ(inject::launch_buffer_bytes, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT);
     SAME(NewGraph, executable, cuGraphInstantiateWithFlags_params, phGraphExec);
     SAME(NewGraph, graph, cuGraphInstantiateWithFlags_params, hGraph);
     SAME(NewGraph, graph, cuGraphInstantiateWithParams_params, hGraph);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "journals.hpp"
-#include "profile/inject/exact.hpp"
+#include "profile/inject/front/cuda/exact.hpp"
 #include "support.hpp"
 
 namespace firsttouch::inject {

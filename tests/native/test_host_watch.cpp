@@ -1,5 +1,5 @@
 // The watch of host data: what its records say of time in which it was not permitted to look.
-#include "profile/inject/host_watch.hpp"
+#include "profile/inject/core/host_watch.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -18,9 +18,9 @@
 
 #include "cupti_standin.hpp"
 #include "journals.hpp"
-#include "profile/inject/journal.hpp"
-#include "profile/inject/nvtx_api.hpp"
-#include "profile/inject/trace.hpp"
+#include "profile/inject/core/journal.hpp"
+#include "profile/inject/front/cuda/nvtx_api.hpp"
+#include "profile/inject/front/cuda/trace.hpp"
 #include "support.hpp"
 
 extern "C" void standin_init();
@@ -297,7 +297,8 @@ TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
     constexpr int threads = 4, each = 2000;
     const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
     Journal journal(folder_, small);
-    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    Recording recording(journal);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
     standin_init();
     std::vector<std::thread> running;
     for (int i = 0; i < threads; ++i)
@@ -348,7 +349,8 @@ TEST_F(Inject, AGraphIsLaunchedAfterCopiesWereFlushed) {
         const fs::path folder = folder_ / version;
         fs::create_directories(folder);
         Journal journal(folder, small);
-        const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+        Recording recording(journal);
+        const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
         standin_init();
         standin_copy(1, 64);
         while (counts(folder)[Kind::copy] == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -390,7 +392,8 @@ struct GraphWork {
 TEST_F(Inject, NodesOfGraphsAreMadeByOneThreadWhileNoneLaunches) {
     const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
     Journal journal(folder_, small);
-    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    Recording recording(journal);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
     standin_init();
     GraphWork work;
     cupti::Stream captured{reinterpret_cast<cupti::Handle>(8)};
@@ -421,7 +424,8 @@ TEST_F(Inject, NodesOfGraphsAreMadeByOneThreadWhileNoneLaunches) {
 TEST_F(Inject, ALaunchOfAGraphMayWaitForAnotherThreadThatMakesOne) {
     const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
     Journal journal(folder_, small);
-    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    Recording recording(journal);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
     standin_init();
     GraphWork work;
     std::atomic<bool> is_launching{false}, is_made{false};
@@ -444,7 +448,8 @@ TEST_F(Inject, ALaunchOfAGraphMayWaitForAnotherThreadThatMakesOne) {
 TEST_F(Inject, AForkedProcessHasNoTrace) {
     const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
     Journal journal(folder_, small);
-    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    Recording recording(journal);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
     standin_init();
     standin_allocate(243, 3, 4096, 64);
     const pid_t child = fork();

@@ -1,5 +1,5 @@
 // Compares what the injected library declares of the Sanitizer API with the vendor's headers where those are installed.
-#include "profile/inject/sanitizer_api.hpp"
+#include "profile/inject/front/cuda/sanitizer_api.hpp"
 #include "signature.hpp"
 #include "support.hpp"
 

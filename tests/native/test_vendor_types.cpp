@@ -3,7 +3,7 @@
 #include "device/opencl/api.hpp"
 #include "events/cupti_api.hpp"
 #include "math/tables.hpp"
-#include "profile/inject/nvtx_api.hpp"
+#include "profile/inject/front/cuda/nvtx_api.hpp"
 #include "signature.hpp"
 #include "support.hpp"
 

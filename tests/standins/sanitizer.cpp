@@ -22,7 +22,7 @@ static void atomicAdd(unsigned long long* target, unsigned long long value) { *t
 static void atomicOr(unsigned int* target, unsigned int mask) { *target |= mask; }
 #include "profile/granules.cu"
 #include "events/driver_calls.hpp"
-#include "profile/inject/sanitizer_api.hpp"
+#include "profile/inject/front/cuda/sanitizer_api.hpp"
 
 using namespace firsttouch::sanitizer;
 using Bytes = std::size_t;

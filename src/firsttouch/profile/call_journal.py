@@ -31,8 +31,11 @@ from firsttouch.profile.calls import (
     CudaWait,
     HostPlace,
     HostUse,
+    KernelAccess,
     LaunchShape,
+    MoveCause,
     MoveKind,
+    Sharing,
     TracedCalls,
     WaitKind,
 )
@@ -55,6 +58,13 @@ _MOVES: tuple[MoveKind, ...] = get_args(MoveKind)
 _PLACES: tuple[HostPlace, ...] = get_args(HostPlace)
 _DIRECTIONS: tuple[CopyDirection, ...] = ("unknown", "h2d", "d2h", "d2d", "h2h")
 _WAITS: tuple[WaitKind, ...] = get_args(WaitKind)
+_CAUSES: tuple[MoveCause, ...] = get_args(MoveCause)
+_ACCESS: tuple[KernelAccess, ...] = get_args(KernelAccess)
+_SHARING = [
+    frozenset(word for bit, word in enumerate(get_args(Sharing)) if flags >> bit & 1)
+    for flags in range(1 << len(get_args(Sharing)))
+]
+"""How a block is shared, by the bits of its record."""
 _CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
 """Flags of a launch."""
 _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
@@ -140,7 +150,7 @@ _MANY = ("memory", "copy", "kernel", "call", "launch", "move", "block", "wait")
 """The kinds of records of which there may be millions."""
 _MOVE_FIELDS = (
     *("source", "target", "bytes", "rows", "source_pitch", "target_pitch", "sample", "before", "correlation", "site"),
-    *("thread", "device", "stream", "advice", "what", "host", "flags", "direction", "began"),
+    *("thread", "device", "stream", "advice", "what", "host", "flags", "direction", "began", "cause"),
 )
 
 
@@ -179,7 +189,7 @@ class _CallReader(JournalReader):
         before = JournalFile(file.path)
         try:
             self._read_clocks(before)
-            if not self._clock:
+            if not self._is_traced:
                 return None
             if before.version < 2:
                 raise UsageError(
@@ -221,6 +231,7 @@ class _CallReader(JournalReader):
             "shape": self._add_shape,
             "query": self._add_query,
             "reserved": self._add_reserved,
+            "runtime": self._add_runtime,
         }
         adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
@@ -353,7 +364,7 @@ class _CallReader(JournalReader):
         words = (word.read(content, form.size + i * word.size) for i in range(record.words))
         self._arguments[record.number] = Arguments(
             self._text_of(record.kernel),
-            tuple(ArgumentWord(w.parameter, w.offset, w.address) for w in words),
+            tuple(ArgumentWord(w.parameter, w.offset, w.address, self._access_of(w)) for w in words),
             bool(record.sizes_known),
         )
 
@@ -403,9 +414,10 @@ class _CallReader(JournalReader):
                 direction=_DIRECTIONS[direction],
                 site=self._sites[site],
                 began=began * 1e-9 if began else None,
+                cause=_CAUSES[cause],
             )
             for t, source, target, nbytes, number, source_pitch, target_pitch, sample, before, correlation, site,
-            thread, device, stream, advice, what, host, flags, direction, began
+            thread, device, stream, advice, what, host, flags, direction, began, cause
             in zip(_times(rows), *fields, strict=True)
         ]  # fmt: skip
         waited = rows["stack"] != 0
@@ -431,7 +443,10 @@ class _CallReader(JournalReader):
         )
 
     def _blocks(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaBlock]]:
-        fields = _columns(rows, "address", "bytes", "correlation", "name", "begins", "memory", "registered")
+        fields = _columns(
+            rows,
+            *("address", "bytes", "correlation", "name", "begins", "memory", "registered", "sharing", "access", "host"),
+        )
         return places, [
             CudaBlock(
                 t=t,
@@ -444,11 +459,20 @@ class _CallReader(JournalReader):
                 site=self._sites[self._calls.get(correlation, 0)],
                 name=self._texts[name],
                 reserved=number,
+                sharing=_SHARING[sharing & 31],
+                access=_ACCESS[access],
+                host=host,
             )
-            for t, number, address, nbytes, correlation, name, begins, memory, registered in zip(
+            for t, number, address, nbytes, correlation, name, begins, memory, registered, sharing, access, host in zip(
                 _times(rows), self._reserved(places, rows), *fields, strict=True
             )
         ]
+
+    def _access_of(self, word: Any) -> KernelAccess:
+        return _ACCESS[word.access] if self._file.version > 3 else ""
+
+    def _add_runtime(self, api: int, version: int, device: int, architecture: int) -> None:
+        self._all.runtimes.append(self._runtime_of(api, version, device, architecture))
 
     def _add_reserved(self, address: int, bytes: int) -> None:
         self._reservations.append((self._file.reached, address, bytes))

@@ -9,25 +9,35 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import CallSite, CopyDirection, MemoryKind
+from firsttouch.profile.cuda import CallSite, CopyDirection, MemoryKind, Runtime
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
+MoveCause: TypeAlias = Literal["call", "creation", "mapping"]
+"""What made a copy: a call that copies, the creation of a buffer, or a mapping of one or its end."""
+KernelAccess: TypeAlias = Literal["", "reads", "writes", "both"]
+"""What a kernel does with memory; '' is unknown."""
+Sharing: TypeAlias = Literal["given", "made", "coarse", "fine", "atomic"]
+"""How a block is shared with the CPU: memory that the program gave, that was made to be shared, or shared virtual
+memory by its granularity.
+"""
 WaitKind: TypeAlias = Literal["stream", "event", "context", "copy", "free"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """8 bytes of a launch's parameters that are an address in a block, or in the range of device addresses.
 
-    parameter: its place among them; offset: of the word within it, which is 0 for a plain pointer.
+    parameter: its place among them; offset: of the word within it, which is 0 for a plain pointer. access: of the
+    kernel, as the runtime states it.
     """
 
     parameter: int
     offset: int
     address: int
+    access: KernelAccess = ""
 
 
 class Arguments(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +74,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `sampled_bytes` of the source of a copy to the device, or of the target of a blocking copy back, after it; before:
     of that target before the copy; None: not taken. sampled_whole: both are of all bytes (--check-copies). graph: of a
     graph that was launched. advice: its number in the driver's terms; device: of a prefetch or an advice, -1 for the
-    CPU. began: of the call, which returned at `t`; None: unknown.
+    CPU. began: of the call, which returned at `t`; None: unknown. cause: of a copy.
     """
 
     t: float
@@ -90,6 +100,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: CopyDirection = "unknown"
     site: CallSite = ()
     began: float | None = None
+    cause: MoveCause = "call"
 
     @property
     def sampled_bytes(self) -> int:
@@ -112,7 +123,8 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
     "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
-    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3.
+    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3. sharing: empty if it is the device's own; access: of
+    kernels, as the program asked for; host: the address of the memory that the program gave, 0 for none.
     """
 
     t: float
@@ -126,6 +138,9 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     site: CallSite = ()
     name: str = ""
     reserved: int | None = None
+    sharing: frozenset[Sharing] = frozenset()
+    access: KernelAccess = ""
+    host: int = 0
 
 
 class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -184,7 +199,7 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
+    correlation, kernels and copies. runtimes: that it used, but for CUDA. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
     kernels, by correlation.
     """
 
@@ -194,3 +209,4 @@ class TracedCalls(msgspec.Struct):
     incomplete: tuple[str, ...] = ()
     is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}
+    runtimes: list[Runtime] = []

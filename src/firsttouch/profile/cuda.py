@@ -30,6 +30,15 @@ class CallFrame(msgspec.Struct, frozen=True, array_like=True):
     function: str = ""
 
 
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program asked for memory. api: 'OpenCL'; version: as it states it; device: its name. '' is unknown."""
+
+    api: str
+    version: str = ""
+    device: str = ""
+    architecture: str = ""
+
+
 CallSite: TypeAlias = tuple[CallFrame, ...]
 """Where a call came from, the innermost frame first. Frames of the driver, of CUPTI and of a shared CUDA runtime are
 left out; those of a runtime that was linked statically are not. The frames of Python, from the user's innermost one
@@ -117,4 +126,6 @@ class ProcessJournal:
     damaged: bool = False
     """Whether records are missing, or may be others, since the file was damaged."""
     traced: bool = False
-    """Whether CUPTI recorded in this process."""
+    """Whether calls of this process were recorded."""
+    runtimes: list[Runtime] = field(default_factory=list)
+    """Those that it used, but for CUDA."""

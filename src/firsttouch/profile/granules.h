@@ -1,4 +1,4 @@
-// What granules.cu and the library that is loaded into the target (native/profile/inject/exact.cpp) share: the table of
+// What granules.cu and the library that is loaded into the target (native/profile/inject/front/cuda/exact.cpp) share: the table of
 // one launch, in the memory of its device.
 #pragma once
 

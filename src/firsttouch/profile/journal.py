@@ -1,6 +1,6 @@
 """Reads the journals of the library that drivers load into the target.
 
-native/profile/inject/records.def defines the format, and the core tells of it. Each process writes files of its own,
+native/profile/inject/core/records.def defines the format, and the core tells of it. Each process writes files of its own,
 journal-PID-N.bin. A journal is untrusted input: names are text, sizes are checked, and one that ends within a record is
 read up to there.
 """
@@ -36,6 +36,7 @@ from firsttouch.profile.cuda import (
     LayerNotice,
     MemoryKind,
     ProcessJournal,
+    Runtime,
 )
 from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.events.sums import EventKind as EventKind
@@ -390,6 +391,7 @@ class JournalReader:
         self._sites: dict[int, CallSite] = {0: ()}
         self._calls: dict[int, int] = {}
         self._clock = _Clock([])
+        self._is_traced = False
         self._has_end = True
         """Whether the clocks were read after all work, as they are at the end of a process."""
         self._into = ProcessJournal(0, 0.0)
@@ -400,7 +402,7 @@ class JournalReader:
         try:
             before = JournalFile(self._file.path)
             self._read_clocks(before)
-            into.traced = bool(self._clock)
+            into.traced = self._is_traced
             self._read_records(before.layout, left_out)
         except struct.error:
             raise self._file.broken() from None
@@ -414,12 +416,15 @@ class JournalReader:
     def _read_clocks(self, file: JournalFile) -> None:
         clocks = layout_of(1)["clocks"].kind
         readings = list[memoryview]()
+        runtime = file.layout["runtime"].kind if "runtime" in file.layout else 0
         for block in file.blocks():
+            self._is_traced |= bool(runtime and block.last(runtime))
             readings += [content for _, content in block.records(clocks)]
             last = block.last(clocks, *(file.layout[name].kind for name in _WORK if name in file.layout))
             self._has_end = last == clocks if last else self._has_end
         pairs = map(file.layout["clocks"].read, readings)
         self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
+        self._is_traced |= bool(self._clock)
 
     def _damage(self) -> str:
         """As of the file; and whether the last records are missing, of a journal that does not state its length."""
@@ -448,9 +453,17 @@ class JournalReader:
             "kernel": self._add_kernel,
             "call": self._add_call,
             "lost": self._add_lost,
+            "runtime": self._add_runtime,
         }
-        adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items()}
+        adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
+
+    def _add_runtime(self, api: int, version: int, device: int, architecture: int) -> None:
+        self._into.runtimes.append(self._runtime_of(api, version, device, architecture))
+
+    def _runtime_of(self, api: int, version: int, device: int, architecture: int) -> Runtime:
+        name = self._text_of
+        return Runtime(api=name(api), version=name(version), device=name(device), architecture=name(architecture))
 
     def _add_text(self, content: memoryview) -> None:
         form = self._file.layout["text"]

@@ -23,7 +23,7 @@ OFFSET = "+0x"
 A_LIBRARY = "a library"
 """One whose name is not known."""
 MOST_FRAMES = 12
-"""The recorder keeps so many frames of a compiled program (native/profile/inject/places.cpp)."""
+"""The recorder keeps so many frames of a compiled program (native/profile/inject/core/places.cpp)."""
 _INTERPRETER = re.compile(r"(?:^|/)(?:python[\d.]*|libpython[\w.]*\.so[\w.]*)$")
 _SYSTEM = re.compile(r"^/(?:usr/)?(?:lib(?:32|64|x32|exec)?|include)/|^/(?:usr/local|opt)/(?:cuda|nvidia|rocm)[\w.-]*/"
                      r"|/lib/python\d[\w.]*/|^<frozen ")  # fmt: skip

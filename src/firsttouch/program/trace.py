@@ -27,7 +27,9 @@ from firsttouch.profile.calls import (
     CudaQuery,
     CudaWait,
     HostUse,
+    KernelAccess,
     LaunchShape,
+    Sharing,
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
@@ -74,7 +76,8 @@ class TracedBlock(msgspec.Struct):
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
-    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change.
+    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change. sharing, access, host: as
+    of `CudaBlock`.
     """
 
     number: int
@@ -86,6 +89,9 @@ class TracedBlock(msgspec.Struct):
     lives: list[Life] = []
     in_pool: Literal["", "part", "whole"] = ""
     is_of_vendor: bool = False
+    sharing: frozenset[Sharing] = frozenset()
+    access: KernelAccess = ""
+    host: int = 0
 
     @property
     def on_host(self) -> bool:
@@ -416,13 +422,13 @@ class _Tracer:
     ) -> TracedAllocation:
         self._uses.clear()
         offset = address - extent.address if extent is not None else 0
-        key = (self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset)
+        key = (self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset, call.sharing, call.access)
         if self._free[key]:
             block = self.traced.blocks[heapq.heappop(self._free[key])]
         else:
             block = TracedBlock(
                 len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name,
-                is_of_vendor=is_of_vendor(call.site),
+                is_of_vendor=is_of_vendor(call.site), sharing=call.sharing, access=call.access, host=call.host,
             )  # fmt: skip
             if extent is not None and extent.is_pool:
                 block.in_pool = "part" if extent.parts else "whole"
@@ -590,7 +596,7 @@ class _Tracer:
                 continue
             assert arguments is not None
             block, offset = found
-            writes = word.offset > 0 or self._may_write(arguments.kernel, word.parameter)
+            writes = self._may_write(arguments.kernel, word, block.access)
             if (had := uses.get(block.number)) is not None:
                 offset, writes = min(offset, had.start), writes or had.may_write
             place = (had.parameter, had.word) if had else (word.parameter, word.offset)
@@ -613,6 +619,9 @@ class _Tracer:
                         uses[number] = TracedUse(number, 0, by)
                         waiting.append(number)
 
-    def _may_write(self, kernel: str, parameter: int) -> bool:
-        writable = writable_parameters(kernel)
-        return writable is None or parameter >= len(writable) or writable[parameter]
+    def _may_write(self, kernel: str, word: ArgumentWord, of_block: KernelAccess) -> bool:
+        """of_block: what the program says that kernels do with the block."""
+        if access := word.access or of_block:
+            return access != "reads"
+        writable = None if word.offset else writable_parameters(kernel)
+        return writable is None or word.parameter >= len(writable) or writable[word.parameter]

@@ -1,0 +1,34 @@
+// What all fronts of a process share, since records refer to texts and places by number.
+#pragma once
+
+#include <memory>
+
+#include "profile/inject/core/host_watch.hpp"
+#include "profile/inject/core/journal.hpp"
+#include "profile/inject/core/places.hpp"
+#include "profile/inject/core/recorder.hpp"
+
+namespace firsttouch::inject {
+
+class Recording {
+  public:
+    // What the CPU does with host data is watched if FIRSTTOUCH_HOST says how many percent of the run that may take.
+    explicit Recording(Journal& journal);
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+    // That of this process, made at the first call; null if FIRSTTOUCH_TRACE is not 1, there is no journal, or no
+    // memory.
+    static Recording* of_this_process() noexcept;
+
+    Journal& journal;
+    Texts texts{journal};
+    Places places{journal, texts};
+    Recorder recorder{journal, texts, places};
+    std::unique_ptr<HostWatch> watch;  // null: nothing is watched
+};
+
+// Whether a variable is 1.
+bool is_one(const char* variable) noexcept;
+
+}  // namespace firsttouch::inject
