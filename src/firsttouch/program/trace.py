@@ -19,6 +19,7 @@ from firsttouch import _core
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import (
     Arguments,
+    ArgumentWord,
     CudaBlock,
     CudaCall,
     CudaLaunch,
