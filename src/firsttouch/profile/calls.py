@@ -121,10 +121,11 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
+    """Memory that the program obtained through a runtime, or gave back. bytes: 0 where it ends. registered: of the kind
     "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
-    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3. sharing: empty if it is the device's own; access: of
-    kernels, as the program asked for; host: the address of the memory that the program gave, 0 for none.
+    reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3. sharing: empty if
+    it is the device's own; access: of kernels, as the program asked for; host: the address of the memory that the
+    program gave, 0 for none.
     """
 
     t: float
@@ -199,8 +200,8 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. runtimes: that it used, but for CUDA. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
-    kernels, by correlation.
+    correlation, kernels and copies. runtimes: that it used, but for CUDA. incomplete: what is missing, in sentences;
+    is_partial: records are. shapes: of kernels, by correlation.
     """
 
     pid: int

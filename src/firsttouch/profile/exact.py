@@ -1,4 +1,5 @@
-"""What kernels use, from a second run of the program under NVIDIA's Sanitizer API (native/profile/inject/front/cuda/exact.hpp).
+"""What kernels use, from a second run of the program under NVIDIA's Sanitizer API
+(native/profile/inject/front/cuda/exact.hpp).
 
 Its journals are in a folder of the profile, because the order of what the program does is that of this run alone; a
 view matches it with the first (program/exact.py). Bytes are known in granules of 64 KiB.

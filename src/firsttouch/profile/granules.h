@@ -1,5 +1,5 @@
-// What granules.cu and the library that is loaded into the target (native/profile/inject/front/cuda/exact.cpp) share: the table of
-// one launch, in the memory of its device.
+// What granules.cu and the library that is loaded into the target (native/profile/inject/front/cuda/exact.cpp) share:
+// the table of one launch, in the memory of its device.
 #pragma once
 
 enum { granule_shift = 16 };  // 64 KiB

@@ -1,8 +1,8 @@
 """Reads the journals of the library that drivers load into the target.
 
-native/profile/inject/core/records.def defines the format, and the core tells of it. Each process writes files of its own,
-journal-PID-N.bin. A journal is untrusted input: names are text, sizes are checked, and one that ends within a record is
-read up to there.
+native/profile/inject/core/records.def defines the format, and the core tells of it. Each process writes files of its
+own, journal-PID-N.bin. A journal is untrusted input: names are text, sizes are checked, and one that ends within a
+record is read up to there.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class TracedBlock(msgspec.Struct):
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
-    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change. sharing, access, host: as
-    of `CudaBlock`.
+    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change. sharing, access,
+    host: as of `CudaBlock`.
     """
 
     number: int

@@ -173,6 +173,18 @@ void Recorder::waited(WaitFor what, const RecordedCall& call) {
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }
 
+void Recorder::viewed(std::uint64_t address, std::uint64_t bytes, std::uint8_t use, bool begins, bool waits) {
+    const ViewRecord record{.time = monotonic_ns(),
+                            .address = address,
+                            .bytes = bytes,
+                            .site = place().number,
+                            .begins = static_cast<std::uint8_t>(begins ? 1 : 0),
+                            .use = use,
+                            .waits = static_cast<std::uint8_t>(waits ? 1 : 0),
+                            .unused = {}};
+    journal_.append(Kind::view, {Journal::bytes_of(record)});
+}
+
 void Recorder::asked_for_free_memory(std::uint64_t free, std::uint64_t total) {
     const QueryRecord record{
         .time = monotonic_ns(), .free = free, .total = total, .site = place().number, .unused = {}};

@@ -61,6 +61,7 @@ using Object = void*;  // platform, device, context, queue, memory, program, ker
     CALL(129, clEnqueueSVMMemcpy)                                                                                      \
     CALL(130, clEnqueueSVMMemFill)                                                                                     \
     CALL(131, clEnqueueSVMMap)                                                                                         \
+    CALL(132, clEnqueueSVMUnmap)                                                                                       \
     CALL(134, clSetKernelArgSVMPointer)                                                                                \
     CALL(135, clSetKernelExecInfo)                                                                                     \
     CALL(137, clCloneKernel)                                                                                           \

@@ -447,6 +447,11 @@ Transfer transfer_of(const Mapping& mapping, const void* at, bool to_host, bool 
     return made;
 }
 
+std::uint8_t use_of(Flags mapping) {
+    return static_cast<std::uint8_t>(((mapping & map_read) != 0 ? 1 : 0) |
+                                     ((mapping & (map_write | map_write_invalidate)) != 0 ? 2 : 0));
+}
+
 void mapped(Recorder& recorder, const RecordedCall& of, Object queue, const void* at, const Mapping& mapping,
             bool blocking) {
     objects().add_mapping(at, mapping);
@@ -454,6 +459,7 @@ void mapped(Recorder& recorder, const RecordedCall& of, Object queue, const void
         recorder.after_copies({.transfer = transfer_of(mapping, at, true, blocking), .stream = address_of(queue)}, of);
     else if (blocking)
         recorder.waited(WaitFor::stream, of);
+    recorder.viewed(mapping.device, mapping.bytes, use_of(mapping.flags), true, blocking);
 }
 
 Object map_buffer(Object queue, Object memory, UInt blocking, Flags flags, Size offset, Size bytes, UInt waits,
@@ -485,22 +491,20 @@ Object map_image(Object queue, Object image, UInt blocking, Flags flags, const S
                    blocking != 0);
         });
 }
+// Told before the driver takes the memory back.
 Int unmap(Object queue, Object memory, void* at, UInt waits, const Object* list, Object* event) {
-    Mapping ended;
-    const auto before = [&](Recorder& recorder, const RecordedCall& of) {
-        ended = objects().end_mapping(at);
-        if (ended.is_shared || (ended.flags & (map_write | map_write_invalidate)) == 0) ended = {};
-        if (ended.bytes > 0)
-            recorder.before_copies({.transfer = transfer_of(ended, at, false, false), .stream = address_of(queue)}, of);
-    };
-    // Told before the driver takes the memory back.
-    const auto copy = [&](Recorder& recorder, const RecordedCall& of) {
-        before(recorder, of);
-        if (ended.bytes > 0)
-            recorder.after_copies({.transfer = transfer_of(ended, at, false, false), .stream = address_of(queue)}, of);
+    const auto end = [&](Recorder& recorder, const RecordedCall& of) {
+        const Mapping ended = objects().end_mapping(at);
+        if (ended.bytes == 0) return;
+        if (!ended.is_shared && (use_of(ended.flags) & 2) != 0) {
+            const Asked copy{.transfer = transfer_of(ended, at, false, false), .stream = address_of(queue)};
+            recorder.before_copies(copy, of);
+            recorder.after_copies(copy, of);
+        }
+        recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
     };
     return recorded(
-        copy, [&] { return call<clEnqueueUnmapMemObject>(queue, memory, at, waits, list, event); }, nothing);
+        end, [&] { return call<clEnqueueUnmapMemObject>(queue, memory, at, waits, list, event); }, nothing);
 }
 
 // --------------------------------------------------------------------------------------------------------------- SVM
@@ -553,7 +557,17 @@ Int svm_map(Object queue, UInt blocking, Flags flags, void* at, Size bytes, UInt
     const auto real = [&] { return call<clEnqueueSVMMap>(queue, blocking, flags, at, bytes, waits, list, event); };
     return recorded(nothing, real, [&](Recorder& recorder, const RecordedCall& of) {
         if (blocking != 0) recorder.waited(WaitFor::stream, of);
+        objects().add_mapping(at, {address_of(at), bytes, flags, true});
+        recorder.viewed(address_of(at), bytes, use_of(flags), true, blocking != 0);
     });
+}
+Int svm_unmap(Object queue, void* at, UInt waits, const Object* list, Object* event) {
+    return recorded(
+        [&](Recorder& recorder, const RecordedCall&) {
+            const Mapping ended = objects().end_mapping(at);
+            if (ended.bytes > 0) recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
+        },
+        [&] { return call<clEnqueueSVMUnmap>(queue, at, waits, list, event); }, nothing);
 }
 
 // ----------------------------------------------------------------------------------------------------------- kernels
@@ -719,6 +733,7 @@ const Replacement replacements[] = {
     replace(clEnqueueSVMMemcpy, svm_copy),
     replace(clEnqueueSVMMemFill, svm_fill),
     replace(clEnqueueSVMMap, svm_map),
+    replace(clEnqueueSVMUnmap, svm_unmap),
     replace(clCreateKernel, create_kernel),
     replace(clCreateKernelsInProgram, create_kernels),
     replace(clCloneKernel, clone_kernel),
