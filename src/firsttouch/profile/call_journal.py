@@ -33,6 +33,7 @@ from firsttouch.profile.calls import (
     HostUse,
     KernelAccess,
     LaunchShape,
+    MappedView,
     MoveCause,
     MoveKind,
     Sharing,
@@ -232,6 +233,7 @@ class _CallReader(JournalReader):
             "query": self._add_query,
             "reserved": self._add_reserved,
             "runtime": self._add_runtime,
+            "view": self._add_view,
         }
         adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
@@ -467,6 +469,19 @@ class _CallReader(JournalReader):
                 _times(rows), self._reserved(places, rows), *fields, strict=True
             )
         ]
+
+    def _add_view(self, time: int, address: int, bytes: int, site: int, begins: int, use: int, waits: int) -> None:
+        self._add_other(
+            MappedView(
+                t=time * 1e-9,
+                address=address,
+                bytes=bytes,
+                begins=bool(begins),
+                use=_ACCESS[use],
+                waits=bool(waits),
+                site=self._site_of(site),
+            )
+        )
 
     def _access_of(self, word: Any) -> KernelAccess:
         return _ACCESS[word.access] if self._file.version > 3 else ""

@@ -190,7 +190,21 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     late: bool | None = None
 
 
-CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse
+class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A mapping of memory of the device, through which the CPU uses it, begins or ends. use: what the CPU may do with
+    it; waits: the call returned when it was mapped.
+    """
+
+    t: float
+    address: int
+    bytes: int
+    begins: bool
+    use: KernelAccess
+    waits: bool = False
+    site: CallSite = ()
+
+
+CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse | MappedView
 
 
 Dimensions: TypeAlias = tuple[int, int, int]

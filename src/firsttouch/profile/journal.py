@@ -416,9 +416,8 @@ class JournalReader:
     def _read_clocks(self, file: JournalFile) -> None:
         clocks = layout_of(1)["clocks"].kind
         readings = list[memoryview]()
-        runtime = file.layout["runtime"].kind if "runtime" in file.layout else 0
         for block in file.blocks():
-            self._is_traced |= bool(runtime and block.last(runtime))
+            self._is_traced |= "runtime" in file.layout and block.last(file.layout["runtime"].kind) > 0
             readings += [content for _, content in block.records(clocks)]
             last = block.last(clocks, *(file.layout[name].kind for name in _WORK if name in file.layout))
             self._has_end = last == clocks if last else self._has_end

@@ -30,6 +30,7 @@ from firsttouch.profile.calls import (
     HostUse,
     KernelAccess,
     LaunchShape,
+    MappedView,
     Sharing,
     TracedCalls,
 )
@@ -198,6 +199,13 @@ class TracedFill(msgspec.Struct, frozen=True, gc=False):
     target: TracedRange
 
 
+class TracedView(msgspec.Struct, frozen=True, gc=False):
+    """A mapping of bytes of a block, through which the CPU uses them, begins or ends."""
+
+    call: MappedView
+    target: TracedRange
+
+
 class TracedHint(msgspec.Struct, frozen=True, gc=False):
     """A prefetch or an advice."""
 
@@ -227,6 +235,7 @@ TracedStep: TypeAlias = (
     | TracedFill
     | TracedHint
     | TracedLaunch
+    | TracedView
     | CudaWait
     | CudaQuery
     | HostUse
@@ -397,6 +406,9 @@ class _Tracer:
             yield from self._begin(call, self._extents.get(place)) if call.begins else self._end(call)
         elif isinstance(call, CudaPointers):
             self._hold(call)
+        elif isinstance(call, MappedView):
+            if found := self._live.find(call.address):
+                yield TracedView(call, TracedRange(found[0].number, found[1], call.bytes))
         else:
             yield call
 
