@@ -238,6 +238,24 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("function", "source", "file", "expected"),
     [
+        ("main", "/app/p.cu, with /usr/include/c++/12/bits/stl_vector.h", PROGRAM, "container"),
+        ("main", "/app/p.cu, with /opt/gcc/include/c++/13.2.0/bits/deque.tcc", PROGRAM, "container"),
+        ("main", "/app/p.cu, with /usr/lib/llvm-19/include/c++/v1/__vector/vector.h", PROGRAM, "container"),
+        (
+            "std::vector<Record>::emplace_back()",
+            "/app/r.h, with /usr/include/c++/12/bits/vector.tcc",
+            PROGRAM,
+            "container",
+        ),
+        ("main", "/app/p.cu, with /usr/include/c++/12/bits/stl_algobase.h", PROGRAM, None),
+        ("resize(Buffer&)", "/app/vector.h", PROGRAM, None),
+        (
+            "std::thread::_State_impl<A>::_M_run()",
+            "/app/p.cu, with /usr/include/c++/12/bits/std_thread.h",
+            PROGRAM,
+            None,
+        ),
+        ("std::thread::_State_impl<A>::_M_run()", "", PROGRAM, None),
         ("std::vector<Record>::_M_realloc_insert(Record&&)", "", PROGRAM, "container"),
         ("void std::__fill_n<float*>(float*, int)", "", PROGRAM, "container"),
         ("main", "/usr/include/c++/12/bits/stl_construct.h", PROGRAM, "container"),
@@ -258,9 +276,10 @@ def test_memory_whose_first_touches_are_in_a_container_or_a_library_is_a_hidden_
     calls = Calls(pid=100)
     host = calls.host(MIB)
     calls.copy(calls.block(MIB, line=1), host, MIB, line=2)
+    source, _, header = source.partition(", with ")
     lines = [
         Site(site=0, file=file, offset=4),
-        Symbol(site=0, function=function, source=source, number=5),
+        Symbol(site=0, function=function, source=source, number=5, headers=[header] if header else []),
         TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, host >> 16, 16, 30), (1, 0, 1, (host >> 16) + 3, 1, 10)]),
     ]
     directory = profile(tmp_path / "p", calls.traced, callers=names(), lines=lines)

@@ -138,12 +138,12 @@ WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
         "container": (
             {},
             "a container of the C++ library touches the memory first",
-            "that memory was freed and reused, or comes from the program's own allocator",
+            "that memory was freed and reused, or the program allocated it itself",
         ),
         "library": (
             {},
             "a library touches the memory first",
-            "that memory was freed and reused, or comes from the program's own allocator",
+            "that memory was freed and reused, or the program allocated it itself",
         ),
     },
     "restoring": {

@@ -63,7 +63,7 @@ class TouchPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a program that touched pages first. function: '' if unknown; source, line: '' and 0 if unknown.
 
     file: the program or library. through: the function of the C library that touched the page, if the place is a call
-    of it. samples: how many of its touches were sampled.
+    of it. headers: as of `Symbol`. samples: how many of its touches were sampled.
     """
 
     function: str
@@ -71,6 +71,7 @@ class TouchPlace(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     file: str
     through: str = ""
+    headers: tuple[str, ...] = ()
     samples: int
 
 
@@ -146,5 +147,6 @@ class TouchIndex:
             line=symbol.number if symbol else 0,
             file=site.file if site else "",
             through=plain_name(through),
+            headers=tuple(symbol.headers) if symbol else (),
             samples=0,
         )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.symbols.lookup import is_of_the_system
 from firsttouch.profile.trace import PACKAGE, is_of_cuda, is_of_the_runtime
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 
@@ -25,8 +26,6 @@ A_LIBRARY = "a library"
 MOST_FRAMES = 12
 """The recorder keeps so many frames of a compiled program (native/profile/inject/places.cpp)."""
 _INTERPRETER = re.compile(r"(?:^|/)(?:python[\d.]*|libpython[\w.]*\.so[\w.]*)$")
-_SYSTEM = re.compile(r"^/(?:usr/)?(?:lib(?:32|64|x32|exec)?|include)/|^/(?:usr/local|opt)/(?:cuda|nvidia|rocm)[\w.-]*/"
-                     r"|/lib/python\d[\w.]*/|^<frozen ")  # fmt: skip
 _PYTHON_SOURCE = re.compile(r"\.pyw?$|^<")
 
 
@@ -43,8 +42,8 @@ class UserPlace(msgspec.Struct, frozen=True):
 
 def is_of_a_library(file: str) -> bool:
     """Whether a program or a source file belongs to a library, an interpreter or the system, not to the user."""
-    patterns = (PACKAGE, _INTERPRETER, _SYSTEM, VENDOR)
-    return any(p.search(file) for p in patterns) or is_of_the_c_library(file) or is_of_cuda(file, "")
+    named = any(pattern.search(file) for pattern in (PACKAGE, _INTERPRETER, VENDOR))
+    return named or is_of_the_system(file) or is_of_the_c_library(file) or is_of_cuda(file, "")
 
 
 def library_name(file: str) -> str:
