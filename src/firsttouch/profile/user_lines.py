@@ -32,12 +32,14 @@ _PYTHON_SOURCE = re.compile(r"\.pyw?$|^<")
 class UserPlace(msgspec.Struct, frozen=True):
     """Where a call came from. place: the user's line; or where in a library it was made, if `library` names one.
 
-    is_its_own: no line of the user led to the library's call; else the line is unknown.
+    is_its_own: no line of the user led to the library's call; else the line is unknown. kernels: of a library's own
+    copy, the user's line that launched the kernels which it was for.
     """
 
     place: CallLocation
     library: str = ""
     is_its_own: bool = False
+    kernels: CallLocation | None = None
 
 
 def is_of_a_library(file: str) -> bool:
@@ -71,6 +73,14 @@ class UserPlaces:
             place = self._find(site)
             known = self._known[id(site)] = site, self._places.setdefault(place, place)
         return known[1]
+
+    def with_kernels(self, place: UserPlace, launch: CallSite) -> UserPlace:
+        """The place of a library's own copy that was for the kernels of a launch, if a line of the user is known."""
+        of_launch = self.of(launch)
+        if of_launch.library or not of_launch.place.source:
+            return place
+        told = replace(place, kernels=of_launch.place)
+        return self._places.setdefault(told, told)
 
     def made_by(self, site: CallSite) -> str:
         """The library in which a call was made, whoever called the library; '' if the user's program made it. A line of
