@@ -15,6 +15,7 @@ import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 from tests.texts import assert_states
 
+from firsttouch.advice.port.places import where
 from firsttouch.advice.port.port_findings import NeededWait, PortFindings, SavedBytes, StepRecord
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
@@ -269,10 +270,11 @@ NOTHING_UNSEEN = UnseenUse(
         ({}, []),
         (
             {"pooled": 1},
-            [
-                "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one "
-                "buffer"
-            ],
+            ["the single buffers in 1 memory pool, which is treated as one buffer"],
+        ),
+        (
+            {"pooled": 2},
+            ["the single buffers in 2 memory pools, each of which is treated as one buffer"],
         ),
         (
             {"named": 2, "unrecorded": 3},
@@ -306,3 +308,21 @@ def test_what_the_profile_cannot_tell_is_said(unseen: dict[str, int], said: list
 def test_the_allocator_that_is_named_is_the_one_that_allocates(kind: str, file: str, named: list[str]):
     (said,) = unseen_sentences(replace(NOTHING_UNSEEN, **{kind: 1}, pool_files=frozenset({file})))
     assert [name for name in ("PyTorch", "CuPy", "JAX") if name in said] == named
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "file", "named"),
+    [
+        (
+            "xla::gpu::Stream::Memcpy(void*, long)",
+            "",
+            "/v/site-packages/jax_plugins/x.so+0x9",
+            "Stream::Memcpy of jax_plugins",
+        ),
+        ("", "", "/v/site-packages/jax_plugins/x.so+0x9", "x.so+0x9"),
+        ("app::gpu::Stream::copy(void*)", "", "/home/u/app+0x9", "app::gpu::Stream::copy app+0x9"),
+        ("step", "/v/site-packages/train/loop.py", "/v/site-packages/train/loop.py", "step loop.py:7"),
+    ],
+)
+def test_a_function_of_a_package_without_lines_is_named_with_it(function: str, source: str, file: str, named: str):
+    assert where(CallLocation(function, source, 7 if source else 0, file)) == named

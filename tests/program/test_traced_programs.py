@@ -269,6 +269,8 @@ def test_what_a_graph_captures_does_not_run() -> None:
             "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_",
             "at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, array<char*, 3ul>>",
         ),
+        ("_ZN3cub25CUB_300102_SM_750_800_9006detail6reduceEPf", "cub::detail::reduce"),
+        ("_ZN3app10CUB_kernelEPf", "app::CUB_kernel"),
         ("_ZZ4mainENKUliE_clEi", "main::{lambda#1}::operator()"),
         ("_ZN6thrust13_kernel_agentIXnothing", "thrust::_kernel_agent"),
         ("_ZN5thrust13_kernel_agentIfE", "_ZN5thrust13_kernel_agentIfE"),

@@ -149,7 +149,7 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
     head = "copies"
     for row in port.needless[:_MOST_COPIES]:
         side = "device" if row.direction == "h2d" else "host"
-        text = f"{counted(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
+        text = f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
         text += f" bytes that the {side} already has from {where(row.since, row.place)}"
         text += compared_part(row.compared, row.each)

@@ -122,7 +122,8 @@ def _subject(group: LineGroup) -> str:
 def _of_library(row: LineRow) -> str:
     if not row.library:
         return ""
-    return f" of {row.library}, {_on_whose_account(row)}"
+    name = "" if where(row.place).endswith(f" of {row.library}") else f" of {row.library}"
+    return f"{name}, {_on_whose_account(row)}"
 
 
 def _on_whose_account(row: LineRow) -> str:
@@ -188,7 +189,7 @@ def _rate(nbytes: int, seconds: float | None) -> str:
 
 def _trips_text(row: LineRow) -> str:
     side = "host" if row.first_way == "d2h" else "device"
-    trips = f"{counted(row.calls, 'round trip')} of {format_size(row.h2d, 3)} to the {side} and back, unchanged"
+    trips = f"{counted(row.calls, 'round trip')} to the {side} and back, {format_size(row.h2d, 3)} unchanged"
     return f"{trips}{_certainty(row)}{_link_time(row)}"
 
 

@@ -13,7 +13,7 @@ from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import caller, is_of_a_package
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
-from firsttouch.profile.user_lines import told_by_offset
+from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
 
@@ -141,8 +141,12 @@ def compared_part(compared: int, each: int) -> str:
 
 def where(place: CallLocation, after: CallLocation | None = None) -> str:
     """A call in few words: 'bpnn_train_cuda backprop_cuda.cu:99'. after: the place that was named just before, of which
-    the same function and file are left out: ':165'.
+    the same function and file are left out: ':165'. A function of an installed package without lines has its name:
+    'CudaStream::Memcpy of jax_plugins'.
     """
+    if is_of_a_package(place.file) and not place.source and place.function:
+        name = "::".join(function_name(place.function).split("::")[-2:])
+        return f"{short(name, _LONGEST_FUNCTION)} of {library_name(place.file)}"
     source = place.source.rpartition("/")[2]
     if after is not None and place.source and place.source == after.source and place.function == after.function:
         return f":{place.line}"

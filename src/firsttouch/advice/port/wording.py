@@ -78,7 +78,8 @@ def wait_words(wait: NeededWait) -> str:
     work = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
     copies, place = named_places([wait.copy]), named_places([wait.work])
     if wait.before == "reads":
-        return f"wait for the device in place of the copy at {copies}: {work} (from {place})"
+        launched = "launched" if wait.kernel else "asked for"
+        return f"wait for the device in place of the copy at {copies}: {work} ({launched} at {place})"
     return f"wait for the device after {place}, before the CPU writes what is copied at {copies}: {work}"
 
 
@@ -152,13 +153,14 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     more = "".join(f"; {hint}" for hint in hints)
     if unseen.pooled:
         yield (
-            f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
-            f"pool is treated as one buffer{more}"
+            f"the single buffers in {counted(unseen.pooled, 'memory pool')}, "
+            f"{'which is' if unseen.pooled == 1 else 'each of which is'} treated as one buffer{more}"
         )
     if unseen.parts:
         yield (
-            f"where {counted(unseen.parts, 'part')} of the program's memory pools begin and end: assumed from the "
-            f"addresses that copies and kernels name{'' if unseen.pooled else more}"
+            f"where {counted(unseen.parts, 'part')} of memory pools {'begins' if unseen.parts == 1 else 'begin'} and "
+            f"{'ends' if unseen.parts == 1 else 'end'}: assumed from the addresses that copies and kernels name"
+            f"{'' if unseen.pooled else more}"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
