@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -9,10 +10,10 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.profile import schema
-from firsttouch.profile.cuda import CallSite, ProcessJournal
+from firsttouch.profile.cuda import CallFrame, CallSite, ProcessJournal
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
-from firsttouch.profile.symbols.lookup import symbolize
+from firsttouch.profile.symbols.lookup import is_of_the_system, symbolize
 from firsttouch.profile.trace import (
     CopyTotals,
     OfKernel,
@@ -32,6 +33,8 @@ MOST_EVENTS = 40_000
 """The most events of one process that trace.json has: the first ones."""
 _MANAGED = ("managed", "managed_static")
 _STATIC = ("device_static", "managed_static")
+_OF_HEADERS = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx|thrust|cub|cuda)::")
+"""Functions of the C++ library and of CUDA's, which are compiled into the program."""
 _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 CallerTable: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
@@ -117,14 +120,33 @@ def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
             )
 
 
-def place_of(site: CallSite, names: CallerTable) -> CallLocation:
-    """The place in the program that called the CUDA runtime, or the driver."""
+def calling_frame(site: CallSite, names: CallerTable) -> CallFrame | None:
+    """The frame of the program that called the CUDA runtime, or the driver. Of code in headers of the system that was
+    compiled into the program, such as Thrust's, the frame that led to it, if that has a line of the program.
+    """
 
     def function_of(file: str, offset: int) -> str:
         location = names.get((file, offset))
         return location.function if location else ""
 
     frame = caller(site, function_of)
+    if frame is None or frame.function or not is_of_the_system(_source(frame, names)):
+        return frame
+    if not _OF_HEADERS.match(function_of(frame.file, frame.offset)):
+        return frame  # a function of the program, whose line is not known
+    of_the_file = (outer for outer in site[site.index(frame) :] if outer.file == frame.file)
+    sources = ((outer, _source(outer, names)) for outer in of_the_file)
+    return next((outer for outer, source in sources if source and not is_of_the_system(source)), frame)
+
+
+def _source(frame: CallFrame, names: CallerTable) -> str:
+    location = names.get((frame.file, frame.offset))
+    return location.source if location else ""
+
+
+def place_of(site: CallSite, names: CallerTable) -> CallLocation:
+    """The place in the program that called the CUDA runtime, or the driver."""
+    frame = calling_frame(site, names)
     if frame is None:
         return CallLocation()
     if frame.function:

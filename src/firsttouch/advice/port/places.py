@@ -11,8 +11,8 @@ from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
-from firsttouch.profile.trace import caller, is_of_a_package
-from firsttouch.profile.traced import CallerTable, CallLocation, place_of
+from firsttouch.profile.trace import is_of_a_package
+from firsttouch.profile.traced import CallerTable, CallLocation, calling_frame, place_of
 from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
@@ -48,8 +48,7 @@ class Places:
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
         place = place_of(site, self.names)
-        frame = caller(site, lambda file, offset: self.names[file, offset].function if (file, offset) in self.names
-                       else "")  # fmt: skip
+        frame = calling_frame(site, self.names)
         return told_by_offset(place, frame) if frame and place.file else place
 
 
@@ -84,7 +83,7 @@ def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict
 
 def _frames_with_lines(site: CallSite, names: CallerTable) -> list[tuple[int, Hashable]]:
     """The program's frame that called CUDA and those around it with lines of the user, by their number in the site."""
-    first = caller(site, lambda *place: names[place].function if place in names else "")
+    first = calling_frame(site, names)
     start = site.index(first) if first else 0
     frames = list[tuple[int, Hashable]]()
     for number, (frame, line) in enumerate(zip(site, lines_of(site, names), strict=True)):
