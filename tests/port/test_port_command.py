@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import pytest
 from tests.calls import call
-from tests.port.journals import profile
+from tests.port.journals import journal, profile
 from tests.port.test_port_findings import MIB, again, names
 from tests.port.traces import PROGRAM, Calls, at
 from tests.profile import profiles
@@ -104,6 +104,21 @@ def test_calls_that_failed_are_told_as_data_and_in_words(tmp_path: Path):
     }, "nothing else counts them"
     assert whole["failed"] == []
     assert "failed (" not in call("port", tmp_path / "whole").stdout
+
+
+@pytest.mark.parametrize("kind", ["unfinished", "lost"])
+def test_work_that_had_not_ended_is_told_and_is_no_lost_record(kind: str, tmp_path: Path):
+    directory, made = profile(tmp_path / "p", callers=names()), journal(backprop().traced)
+    made.add(kind, records=3)
+    (directory / "journal-100-0.bin").write_bytes(made.file)
+    trace = json.loads(call("profile", "--json", directory).stdout)["trace"]
+    assert {name: trace[name] for name in ("unfinished", "lost")} == {"unfinished": 0, "lost": 0, kind: 3}
+    shown = [call("profile", directory).stdout, call("port", directory).stdout]
+    if kind == "unfinished":
+        shown.append(render({"p": read(directory)}))
+    for text in shown:
+        assert ("not ended" in " ".join(text.split())) == (kind == "unfinished")
+    assert firsttouch.port(directory)["partial"] == (kind == "lost")
 
 
 def test_blocks_of_one_line_that_are_used_alike_are_one_line_of_the_program(tmp_path: Path):
