@@ -350,14 +350,15 @@ std::uint64_t Calls::stream_key(cupti::Handle stream, const Call& call) const {
 
 // A stream that waits for an event of one that is captured is captured too, as only the driver knows.
 bool Calls::is_captured(cupti::Handle stream, const Call& call) {
+    constexpr std::uint64_t most_default = 2;  // the handles up to this one are of default streams
     {
         const std::scoped_lock lock(mutex_);
         if (capturing_.empty()) return false;
         if (capturing_.contains(stream_key(stream, call))) return true;
     }
     int status = 0;
-    return stream != nullptr && driver_.is_capturing != nullptr && driver_.is_capturing(stream, &status) == 0 &&
-           status != 0;
+    return address_of(stream) > most_default && driver_.is_capturing != nullptr &&
+           driver_.is_capturing(stream, &status) == 0 && status != 0;
 }
 
 std::pair<std::uint16_t, std::uint8_t> Calls::about_stream(cupti::Handle stream, const Call& call) {
