@@ -12,9 +12,9 @@ from random import Random
 import msgspec
 import pytest
 from tests.calls import call
-from tests.port.journals import profile
+from tests.port.journals import journal, profile
 from tests.port.test_port_findings import MIB, again, names
-from tests.port.traces import PROGRAM, Calls
+from tests.port.traces import PROGRAM, Calls, at
 from tests.profile import profiles
 from tests.schemas import assert_valid
 from tests.texts import assert_states
@@ -25,10 +25,12 @@ from firsttouch.advice.port.reading import traced_run
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import port as cli
 from firsttouch.engine import reporting
+from firsttouch.profile.cuda import FailedCalls
 from firsttouch.profile.reading import read
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.program import decode
+from firsttouch.report.profile import render
 
 WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
 
@@ -77,6 +79,46 @@ def test_json_follows_the_schema_and_python_has_the_same(tmp_path: Path):
     assert firsttouch.port(directory) == shown
     assert shown["saved"]["bytes"] == 200 * MIB
     assert [f["certainty"] for f in shown["findings"]] == ["likely"]
+
+
+def test_calls_that_failed_are_told_as_data_and_in_words(tmp_path: Path):
+    traced = backprop().traced
+    failed = (
+        FailedCalls(t=2.0, function="cuLaunchKernel", error=700, calls=1, site=at(21)),
+        FailedCalls(t=1.0, function="cuMemcpyHtoD_v2", error=2, calls=2, site=at(20)),
+    )
+    whole = firsttouch.port(profile(tmp_path / "whole", traced, callers=names()))
+    directory = profile(tmp_path / "p", msgspec.structs.replace(traced, failed=failed), callers=names())
+    port = json.loads(call("port", directory, "--json").stdout)
+    assert_valid("port", port)
+    rows = [("cuMemcpyHtoD", 2, 2, 20), ("cuLaunchKernel", 700, 1, 21)]
+    summary = json.loads(call("profile", "--json", directory).stdout)
+    assert_valid("profile", summary)
+    for told in (port["failed"], summary["trace"]["failed"]):
+        assert [(row["function"], row["error"], row["calls"], row["place"]["line"]) for row in told] == rows
+    for text in (call("port", directory).stdout, call("profile", directory).stdout, render({"p": read(directory)})):
+        assert_states(" ".join(text.split()), "3 calls failed", "cuMemcpyHtoD", "p.cu:20", "error 2")
+    of_a_name = ("directory", "failed")
+    assert {k: v for k, v in port.items() if k not in of_a_name} == {
+        k: v for k, v in whole.items() if k not in of_a_name
+    }, "nothing else counts them"
+    assert whole["failed"] == []
+    assert "failed (" not in call("port", tmp_path / "whole").stdout
+
+
+@pytest.mark.parametrize("kind", ["unfinished", "lost"])
+def test_work_that_had_not_ended_is_told_and_is_no_lost_record(kind: str, tmp_path: Path):
+    directory, made = profile(tmp_path / "p", callers=names()), journal(backprop().traced)
+    made.add(kind, records=3)
+    (directory / "journal-100-0.bin").write_bytes(made.file)
+    trace = json.loads(call("profile", "--json", directory).stdout)["trace"]
+    assert {name: trace[name] for name in ("unfinished", "lost")} == {"unfinished": 0, "lost": 0, kind: 3}
+    shown = [call("profile", directory).stdout, call("port", directory).stdout]
+    if kind == "unfinished":
+        shown.append(render({"p": read(directory)}))
+    for text in shown:
+        assert ("not ended" in " ".join(text.split())) == (kind == "unfinished")
+    assert firsttouch.port(directory)["partial"] == (kind == "lost")
 
 
 def test_blocks_of_one_line_that_are_used_alike_are_one_line_of_the_program(tmp_path: Path):

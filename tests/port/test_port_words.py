@@ -256,7 +256,7 @@ NOTHING_UNSEEN = UnseenUse(
     is_exact=False,
     unknown=0,
     launches=5,
-    not_compared=0,
+    not_compared={},
     unwatched=0,
     gpus=1,
     strange=0,
@@ -285,7 +285,14 @@ NOTHING_UNSEEN = UnseenUse(
             ["which bytes of 2 buffers the kernels of 3 launches access"],
         ),
         ({"unknown": 1}, ["which buffers 1 of 5 launches access"]),
-        ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again (use --check-copies)"]),
+        ({"not_compared": {"part": 1}}, ["whether 1 repeated copy moved the same bytes again (use --check-copies)"]),
+        (
+            {"not_compared": {"no sample": 2}},
+            [
+                "whether 2 repeated copies moved the same bytes again (copies in graphs, and back to the host without "
+                "blocking, are not compared)"
+            ],
+        ),
         ({"gpus": 2}, ["which of 2 GPUs a unified buffer would be on: several GPUs are not modelled"]),
         ({"strange": 1}, ["memory that is passed to 1 launch and that no recorded call allocated (pools, VMM)"]),
         ({"outside": 2}, ["2 copies of memory that no recorded call allocated"]),

@@ -249,6 +249,19 @@ def test_copies_of_one_call_have_the_record_of_their_size():
     assert found == {3: (4 * MIB, 0, ms(1e-3)), 4: (0, MIB, ms(0.5e-3))}
 
 
+def test_a_fill_and_a_copy_the_other_way_of_as_many_bytes_do_not_take_a_copys_place():
+    program = TimedProgram()
+    program.copy(2, (2, 3), 3, "h2d", MIB, memory="pinned")
+    program.copy(2, (0, 1.5), 4, "d2h", MIB, memory="pinned")
+    program.calls.calls = [
+        replace(call, correlation=number << 32 | 9) for number, call in enumerate(program.calls.calls)
+    ]
+    fill = replace(program.journal.copies[0], direction="set", start=-1e-3, end=0.0)
+    program.journal.copies = [replace(copy, correlation=9) for copy in [fill, *program.journal.copies]]
+    found = {at: (row.h2d, row.d2h, row.seconds) for at, row in program.rows("copies").items()}
+    assert found == {3: (MIB, 0, ms(1e-3)), 4: (0, MIB, ms(1.5e-3))}
+
+
 def test_a_single_number_that_is_zero_each_time_is_nothing():
     program = TimedProgram()
     for step in range(4):

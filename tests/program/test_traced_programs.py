@@ -274,6 +274,11 @@ def test_what_a_graph_captures_does_not_run() -> None:
         ("_ZZ4mainENKUliE_clEi", "main::{lambda#1}::operator()"),
         ("_ZN6thrust13_kernel_agentIXnothing", "thrust::_kernel_agent"),
         ("_ZN5thrust13_kernel_agentIfE", "_ZN5thrust13_kernel_agentIfE"),
+        ("__nv_static_24__11_bbl_cpp1_ii_e251c242__Z1kIfEvPKT_", "k<float>"),
+        ("__nv_static_24__11_bbl_cpp1_ii_e251c242__ZN6thrust13_kernel_agentIXnothing", "thrust::_kernel_agent"),
+        ("__nv_static_24__11_bbl_cpp1_ii_e251c242_plain", "plain"),
+        ("__nv_static_kernel", "__nv_static_kernel"),  # which a program may call its own
+        ("__nv_static_2_x", "__nv_static_2_x"),
         ("plain", "plain"),
         ("", ""),
     ],

@@ -26,6 +26,9 @@ struct DriverFunctions {
     Result (*copy_node)(cupti::Handle, cupti::Copy3D*) = nullptr;
     Result (*fill_node)(cupti::Handle, cupti::FillNodeParameters*) = nullptr;
     Result (*child_graph)(cupti::Handle, cupti::Handle*) = nullptr;
+    Result (*allocation_node)(cupti::Handle, cupti::AllocationNodeParameters*) = nullptr;
+    Result (*free_node)(cupti::Handle, cupti::Address*) = nullptr;
+    Result (*is_capturing)(cupti::Handle stream, int* status) = nullptr;
 
     // Those of the driver that this process has loaded.
     static DriverFunctions of_this_process();

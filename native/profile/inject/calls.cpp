@@ -12,7 +12,7 @@ namespace {
 enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, launched_by_graph = 8 };
 enum Waiting : std::uint8_t { for_stream = 0, for_event = 1, for_free = 4 };
 constexpr int most_nested_graphs = 8;
-constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16;
+constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16, most_captured_memory = 1 << 16;
 
 constexpr bool is_per_thread(std::string_view function) {
     return function.ends_with("_ptsz") || function.ends_with("_ptds");
@@ -42,6 +42,15 @@ thread_local bool waits_to_free = false;
 
 int result_of(const cupti::CallData& data) {
     return data.result == nullptr ? 0 : *static_cast<const int*>(data.result);
+}
+
+// Whether an error is the answer to a question, or that of a call after the driver has ended.
+template <class Parameters>
+constexpr bool is_answer(int result) {
+    constexpr int ended = 4, not_found = 500, not_ready = 600, not_possible = 910;
+    if (std::is_same_v<Parameters, cupti::Variable> && result == not_found) return true;
+    if (std::is_same_v<Parameters, cupti::GraphUpdate> && result == not_possible) return true;
+    return result == ended || result == not_ready;
 }
 
 // Bytes of a channel of an array; 0: a format that is not known.
@@ -146,7 +155,9 @@ void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
     if (!within.is_first() || !home_.is_here()) return;
     const int result = result_of(data);
     const auto done = [&](const auto& parameters, const Call& call) {
-        result == 0 ? after(parameters, call) : after_failure(parameters, result, call);
+        if (result == 0) return after(parameters, call);
+        after_failure(parameters, result, call);
+        if (!is_answer<std::remove_cvref_t<decltype(parameters)>>(result)) failed(result, call);
     };
     const void* const parameters = data.parameters;
     try {
@@ -165,6 +176,15 @@ void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
     } catch (...) {
         return;  // no memory
     }
+}
+
+void Calls::failed(int result, const Call& call) {
+    const FailureRecord record{.time = monotonic_ns(),
+                               .function = texts_.number(call.function),
+                               .error = result,
+                               .correlation = call.correlation,
+                               .site = places_.of_this_call().number};
+    journal_.append(Kind::failure, {Journal::bytes_of(record)});
 }
 
 // ------------------------------------------------------------------------------------------------------------ blocks
@@ -241,8 +261,22 @@ void Calls::before(const cupti::UnmappedMemory& range, const Call& call) {
     for (const std::uint64_t address : mapped) end_block(address, call);
 }
 
+// What is captured frees nothing yet.
+void Calls::before(const cupti::MemoryAtOn& at, const Call& call) {
+    if (!is_captured(at.stream, call)) end_block(at.address, call);
+}
 void Calls::before(const cupti::ReleasedHost& at, const Call& call) { free_block(address_of(at.address), call); }
 void Calls::before(const cupti::ArrayAt& at, const Call& call) { end_block(address_of(at.array), call); }
+
+// Memory of a stream that is captured is a node of a graph: it is there when the graph is launched.
+void Calls::begin_ordered(std::uint64_t address, std::uint64_t bytes, cupti::Handle stream, const Call& call) {
+    const Block block{bytes, Memory::device, false, true};
+    if (!is_captured(stream, call)) return begin_block(address, block, call);
+    const std::scoped_lock lock(mutex_);
+    if (captured_memory_.size() >= most_captured_memory) captured_memory_.clear();
+    captured_memory_.insert_or_assign(address, call.correlation);
+    blocks_.expect(address, block);
+}
 
 void Calls::after(const cupti::NewMemory& made, const Call& call) {
     begin_block(*made.address, {made.bytes, Memory::device}, call);
@@ -254,10 +288,10 @@ void Calls::after(const cupti::NewManaged& made, const Call& call) {
     begin_block(*made.address, {made.bytes, Memory::managed}, call);
 }
 void Calls::after(const cupti::NewMemoryOn& made, const Call& call) {
-    begin_block(*made.address, {made.bytes, Memory::device, false, true}, call);
+    begin_ordered(*made.address, made.bytes, made.stream, call);
 }
 void Calls::after(const cupti::NewFromPoolOn& made, const Call& call) {
-    begin_block(*made.address, {made.bytes, Memory::device, false, true}, call);
+    begin_ordered(*made.address, made.bytes, made.stream, call);
 }
 void Calls::after(const cupti::NewHost& made, const Call& call) {
     begin_block(address_of(*made.address), {made.bytes, Memory::pinned}, call);
@@ -312,6 +346,19 @@ std::uint64_t Calls::stream_key(cupti::Handle stream, const Call& call) const {
     std::uint64_t key = address_of(stream);
     if (key == 0) key = call.is_per_thread ? per_thread : legacy;
     return key == per_thread ? std::uint64_t(this_thread_id()) << 32 | key : key;
+}
+
+// A stream that waits for an event of one that is captured is captured too, as only the driver knows.
+bool Calls::is_captured(cupti::Handle stream, const Call& call) {
+    constexpr std::uint64_t most_default = 2;  // the handles up to this one are of default streams
+    {
+        const std::scoped_lock lock(mutex_);
+        if (capturing_.empty()) return false;
+        if (capturing_.contains(stream_key(stream, call))) return true;
+    }
+    int status = 0;
+    return address_of(stream) > most_default && driver_.is_capturing != nullptr &&
+           driver_.is_capturing(stream, &status) == 0 && status != 0;
 }
 
 std::pair<std::uint16_t, std::uint8_t> Calls::about_stream(cupti::Handle stream, const Call& call) {
@@ -373,6 +420,18 @@ void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int de
                                .bytes = fill.width * fill.value_bytes * (is_one_row ? fill.height : 1),
                                .rows = is_one_row ? 1 : fill.height,
                                .target_pitch = is_one_row ? 0 : fill.pitch}}});
+        } else if (type == cupti::allocation_node && functions.allocation_node != nullptr) {
+            cupti::AllocationNodeParameters made{};
+            if (functions.allocation_node(node, &made) != 0) continue;
+            blocks_.expect(made.address, {made.bytes, Memory::device});
+            const auto call = captured_memory_.find(made.address);
+            steps.push_back({type,
+                             0,
+                             {{.target = made.address, .bytes = made.bytes}},
+                             call == captured_memory_.end() ? 0 : call->second});
+        } else if (type == cupti::free_node && functions.free_node != nullptr) {
+            cupti::Address freed = 0;
+            if (functions.free_node(node, &freed) == 0) steps.push_back({type, 0, {{.target = freed}}});
         } else if (cupti::Handle child = nullptr; type == cupti::graph_node && functions.child_graph != nullptr) {
             if (functions.child_graph(node, &child) == 0) add_nodes(child, steps, depth + 1);
         }
@@ -412,13 +471,24 @@ void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
         stream = about_stream(launch.stream, call);
         if (const auto known = graphs_.find(launch.executable); known != graphs_.end()) steps = known->second;
     }
+    if ((stream.second & captured) != 0) return;  // it becomes a part of another graph
     has_work_ = true;
     if (steps == nullptr) return write_step({}, stream, place, call);  // of what is not known
     for (const GraphStep& step : *steps) write_step(step, stream, place, call);
 }
 
+// Memory that a graph allocates has the place of the call that was captured.
+void Calls::write_memory(const GraphStep& step, const Call& call) {
+    const Transfer& memory = step.moves.front();
+    if (step.type == cupti::free_node) return void(end_block(memory.target, call));
+    constexpr std::uint32_t allocating = 598;  // cuMemAllocAsync
+    const Block block{memory.bytes, Memory::device, false, true};
+    begin_block(memory.target, block, step.allocated_by == 0 ? call : Call{allocating, step.allocated_by});
+}
+
 void Calls::write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
                        const Call& call) {
+    if (step.type == cupti::allocation_node || step.type == cupti::free_node) return write_memory(step, call);
     const bool is_launch = step.type == cupti::kernel_node;
     stream.second |= is_launch ? std::uint8_t(launched_by_graph) : moved_by_graph;
     for (const Transfer& move : step.moves)

@@ -37,9 +37,9 @@ inline std::uint32_t this_thread_id() {
 
 class Calls {
   public:
-    Calls(Journal& journal, Texts& texts, Places& places)
-        : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_),
-          driver_(DriverFunctions::of_this_process()) {}
+    Calls(Journal& journal, Texts& texts, Places& places,
+          const DriverFunctions& driver = DriverFunctions::of_this_process())
+        : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_), driver_(driver) {}
 
     // The numbers of the calls that are watched.
     static const std::vector<std::uint32_t>& numbers();
@@ -67,15 +67,16 @@ class Calls {
     };
     struct GraphStep {
         int type = cupti::kernel_node;
-        std::uint32_t arguments = 0;  // of a kernel
-        std::vector<Transfer> moves;  // of a copy or a fill
+        std::uint32_t arguments = 0;     // of a kernel
+        std::vector<Transfer> moves;     // of a copy or a fill; of memory, its address and bytes
+        std::uint32_t allocated_by = 0;  // of memory: the call that was captured; 0: unknown
     };
 
     // What to do before a call, after one that succeeded, and after one that did not.
     void before(const auto&, const Call&) {}
     void before(const Copying auto& parameters, const Call& call) { before_copies(asked(parameters), call); }
     void before(const cupti::MemoryAt& at, const Call& call) { free_block(at.address, call); }
-    void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::MemoryAtOn& at, const Call& call);
     void before(const cupti::UnmappedMemory& at, const Call& call);
     void before(const cupti::Stream& stream, const Call& call);
     void before(const cupti::ReleasedHost& at, const Call& call);
@@ -125,7 +126,9 @@ class Calls {
 
     void after_failure(const auto&, int, const Call&) {}
     void after_failure(const cupti::Stream& stream, int result, const Call& call);
+    void failed(int result, const Call& call);
 
+    void begin_ordered(std::uint64_t address, std::uint64_t bytes, cupti::Handle stream, const Call& call);
     void begin_block(std::uint64_t address, const Block& block, const Call& call, std::string_view name = {});
     // Returns what has ended, if anything.
     std::optional<Block> end_block(std::uint64_t address, const Call& call);
@@ -151,6 +154,7 @@ class Calls {
                   std::uint8_t flags, const Call& call);
     void write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
                     const Call& call);
+    void write_memory(const GraphStep& step, const Call& call);
     void write_fill(const Transfer& fill, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
                     const Call& call);
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
@@ -162,6 +166,8 @@ class Calls {
     void begin_capture(cupti::Handle stream, const Call& call);
     void end_capture(cupti::Handle stream, const Call& call);
     std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
+    // Whether what is asked of a stream becomes a node of a graph.
+    bool is_captured(cupti::Handle stream, const Call& call);
     // The number of a stream, and the flags of what is asked of it.
     std::pair<std::uint16_t, std::uint8_t> about_stream(cupti::Handle stream, const Call& call);
 
@@ -180,6 +186,8 @@ class Calls {
     std::unordered_set<std::uint64_t> capturing_;
     std::atomic<bool> is_capturing_{false};  // some stream
     std::unordered_map<cupti::Handle, std::shared_ptr<const std::vector<GraphStep>>> graphs_;
+    std::unordered_map<std::uint64_t, std::uint32_t>
+        captured_memory_;  // the calls that nodes of graphs are of, by address
     bool is_change_told_ = false;
     std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target
     std::array<HostRows, 1024> touched_;                         // of copies before, by their addresses

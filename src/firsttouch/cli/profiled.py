@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from firsttouch.advice.port.places import where
+from firsttouch.advice.port.places import failed_words, unfinished_words, where
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
@@ -316,7 +316,7 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
-    at_least = "(at least) " if trace.lost or trace.left_out or trace.damaged else ""
+    at_least = "(at least) " if trace.lost or trace.left_out or trace.unfinished or trace.damaged else ""
     done = f"{together}copies {at_least}{'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
     yield _row(head, done)
     of_each = trace.by_process if len(trace.by_process) > 1 else []
@@ -328,8 +328,10 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:
             yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
-    if trace.lost or trace.left_out:
-        yield _row("", f"{trace.lost + trace.left_out:,} records were lost, for lack of room")
+    lost = trace.lost + trace.left_out
+    lost_words = f"{lost:,} records were lost, for lack of room" if lost else ""
+    for text in filter(None, [failed_words(trace.failed), unfinished_words(trace.unfinished), lost_words]):
+        yield _row("", text)
 
 
 def _of_process(summary: ProfileSummary, row: OfProcess) -> str:

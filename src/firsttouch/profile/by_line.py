@@ -8,15 +8,17 @@ Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from firsttouch.profile.calls import (
+    OF_CALL,
     PAGE_LOCKED,
     CudaBlock,
     CudaLaunch,
@@ -201,16 +203,13 @@ class _ProcessReader:
         self._pid, self._places = process.calls.pid, places
         moves = [call for call in self._calls if isinstance(call, CudaMove) and call.what == "copy"]
         self._launches = launches_of_copies(self._calls, [move for move in moves if places.of(move.site).is_its_own])
-        launched = {
-            call.correlation & 0xFFFFFFFF: call.t  # of a graph, its kernels have numbers of their own
-            for call in self._calls
-            if isinstance(call, _LAUNCHING)
-        }
+        launched = {call.correlation & OF_CALL: call.t for call in self._calls if isinstance(call, _LAUNCHING)}
         self.work = GpuWork(journal, launched)
-        self._records: defaultdict[tuple[int, int], list[CudaCopy]] = defaultdict(list)
-        """By correlation and bytes: copies of a batch or of a graph have the same correlation. The last comes first."""
-        for record in reversed(journal.copies):
-            self._records[record.correlation, record.bytes].append(record)
+        self._records: defaultdict[tuple[int, int], deque[CudaCopy]] = defaultdict(deque)
+        """By correlation and bytes: copies of a batch or of a graph have the same correlation."""
+        for record in sorted(journal.copies, key=attrgetter("start")):
+            if record.direction != "set":  # which is no copy
+                self._records[record.correlation, record.bytes].append(record)
         self.copies: list[_Copy] = []
         self.sums: defaultdict[tuple[int, CostKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
@@ -298,8 +297,7 @@ class _ProcessReader:
         if call.what != "copy" or call.captured:
             return
         nbytes = call.bytes * call.rows
-        records = self._records.get((call.correlation, nbytes)) if call.correlation else None
-        record = records.pop() if records else None
+        record = self._record(call, nbytes)
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
@@ -322,6 +320,15 @@ class _ProcessReader:
         self._find_origin(copy, call)
         if call.blocking or self._was_held_back(call, copy, record):
             self._wait(place, call, record)
+
+    def _record(self, call: CudaMove, nbytes: int) -> CudaCopy | None:
+        """The first record of a copy that is of no other: if it can be, one of its direction."""
+        records = self._records.get((call.of_call, nbytes)) if call.correlation else None
+        if not records:
+            return None
+        record = next((record for record in records if record.direction == call.direction), records[0])
+        records.remove(record)
+        return record
 
     def _was_held_back(self, call: CudaMove, copy: _Copy, record: CudaCopy | None) -> bool:
         """Whether a copy to the device from pageable memory returned only after earlier work had ended, for the driver

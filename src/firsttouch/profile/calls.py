@@ -9,12 +9,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import CallSite, CopyDirection, MemoryKind
+from firsttouch.profile.cuda import CallSite, CopyDirection, FailedCalls, MemoryKind
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
+OF_CALL = 0xFFFFFFFF
+"""Of a correlation, what all have that one call moved or launched, each of which has a number of its own above it."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
 WaitKind: TypeAlias = Literal["stream", "event", "context", "copy", "free"]
 
@@ -90,6 +92,11 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: CopyDirection = "unknown"
     site: CallSite = ()
     began: float | None = None
+
+    @property
+    def of_call(self) -> int:
+        """The correlation of the call, which may move several times."""
+        return self.correlation & OF_CALL
 
     @property
     def sampled_bytes(self) -> int:
@@ -185,7 +192,7 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
     correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
-    kernels, by correlation.
+    kernels, by correlation. failed: calls that returned an error, which are not among `calls`.
     """
 
     pid: int
@@ -194,3 +201,4 @@ class TracedCalls(msgspec.Struct):
     incomplete: tuple[str, ...] = ()
     is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}
+    failed: tuple[FailedCalls, ...] = ()

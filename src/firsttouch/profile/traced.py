@@ -10,7 +10,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.profile import schema
-from firsttouch.profile.cuda import CallFrame, CallSite, ProcessJournal
+from firsttouch.profile.cuda import CallFrame, CallSite, FailedCalls, ProcessJournal
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.symbols.lookup import is_of_the_system, symbolize
@@ -84,10 +84,20 @@ class OfProcess(msgspec.Struct, frozen=True, kw_only=True):
     allocations: int
 
 
+class FailedCallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls at one place that returned the same error. function: of the driver; error: its number in cuda.h."""
+
+    place: CallLocation
+    function: str
+    error: int
+    calls: int
+
+
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What CUDA did in the target. processes: those that were traced. lost: records for which CUPTI had no room;
-    left_out: those for which the journal had none; by_process: each of them, those with most bytes copied first. Times
-    are seconds.
+    left_out: those for which the journal had none; unfinished: copies and kernels that had not ended when the program
+    or its context did; failed: calls that returned an error, in their order, which count as nothing else; by_process:
+    each process, those with most bytes copied first. Times are seconds.
     """
 
     processes: int
@@ -107,6 +117,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     driver drops records without telling when they come faster than CUPTI takes them.
     """
     by_process: list[OfProcess] = []
+    unfinished: int = 0
+    failed: list[FailedCallRow] = []
     damaged: int = 0
     """Journals that were damaged, so that all numbers are at least what they say."""
 
@@ -157,6 +169,18 @@ def place_of(site: CallSite, names: CallerTable) -> CallLocation:
     if location.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
         return CallLocation(location.function, file=frame.file)
     return CallLocation(location.function, location.source, location.number, frame.file)
+
+
+def failed_rows(failed: Iterable[FailedCalls], names: CallerTable) -> list[FailedCallRow]:
+    """Calls that failed, by their place, in the order of the first of each."""
+    calls: dict[tuple[CallLocation, str, int], int] = {}
+    for alike in sorted(failed, key=lambda alike: alike.t):
+        key = place_of(alike.site, names), alike.function, alike.error
+        calls[key] = calls.get(key, 0) + alike.calls
+    return [
+        FailedCallRow(place=place, function=function, error=error, calls=number)
+        for (place, function, error), number in calls.items()
+    ][:MOST_ROWS]
 
 
 def traced(
@@ -212,6 +236,8 @@ def traced(
         left_out=sum(journal.left_out for journal in traced_journals),
         missing=missing_bytes(unified, managed),
         by_process=_by_process(traced_journals),
+        unfinished=sum(journal.unfinished for journal in traced_journals),
+        failed=failed_rows([failed for journal in traced_journals for failed in journal.failed], names),
         damaged=sum(journal.damaged for journal in traced_journals),
     )
 

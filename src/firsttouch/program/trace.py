@@ -30,7 +30,7 @@ from firsttouch.profile.calls import (
     LaunchShape,
     TracedCalls,
 )
-from firsttouch.profile.cuda import CallSite, MemoryKind
+from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind
 from firsttouch.profile.living import Living
 from firsttouch.program.extents import Extent, extents_of
 
@@ -232,7 +232,7 @@ class TracedRun(msgspec.Struct, dict=True):
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
-    is_partial: whether it lacks records.
+    is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
     others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
     """
 
@@ -245,6 +245,7 @@ class TracedRun(msgspec.Struct, dict=True):
     outside: int = 0
     incomplete: tuple[str, ...] = ()
     is_partial: bool = False
+    failed: tuple[FailedCalls, ...] = ()
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
@@ -345,7 +346,7 @@ class _Tracer:
         self._calls, self._call_of = calls, call_of
         self.traced = TracedRun(
             calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
-            shapes=calls.shapes,
+            failed=calls.failed, shapes=calls.shapes,
         )  # fmt: skip
         self._extents = extents_of(calls.calls)
         self._live = Living[TracedBlock]()
@@ -554,7 +555,7 @@ class _Tracer:
         if overwritten := [
             offset
             for offset, p in pointers.within(target.start, target.end)
-            if p.correlation != call.correlation and not (searched and offset == target.start)
+            if p.correlation != call.of_call and not (searched and offset == target.start)
         ]:
             for offset in overwritten:
                 pointers.remove(offset)
@@ -564,7 +565,7 @@ class _Tracer:
         if source.block not in self._pointers:
             return
         for offset, pointers in self._pointers[source.block].within(source.start, source.end):
-            moved = _Pointers(call.correlation, pointers.addresses)
+            moved = _Pointers(call.of_call, pointers.addresses)
             self._pointers[target.block].put(offset - source.start + target.start, moved)
             self._uses.clear()
 

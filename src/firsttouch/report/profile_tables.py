@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from firsttouch.advice.port.places import failed_words, unfinished_words
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import host_peak, how_ended
@@ -358,6 +359,8 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
         ]
         copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
     copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
+    words = failed_words(trace.failed), unfinished_words(trace.unfinished)
+    copies.notes += [f"{plain(text, 300)}." for text in words if text]
     return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
 
 

@@ -27,7 +27,7 @@ from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
-from firsttouch.profile.traced import CallerTable
+from firsttouch.profile.traced import CallerTable, failed_rows
 from firsttouch.program.partners import Partners, partners
 from firsttouch.program.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
 
@@ -96,6 +96,7 @@ def found(
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
         incomplete=list(run.incomplete),
         partial=run.is_partial,
+        failed=failed_rows(run.failed, names),
         kernels=kernels,
     )
 

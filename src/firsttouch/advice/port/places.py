@@ -12,7 +12,7 @@ from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import is_of_a_package
-from firsttouch.profile.traced import CallerTable, CallLocation, calling_frame, place_of
+from firsttouch.profile.traced import CallerTable, CallLocation, FailedCallRow, calling_frame, place_of
 from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
@@ -151,6 +151,24 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
         return f":{place.line}"
     line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
     return f"{short(function_name(place.function), _LONGEST_FUNCTION)} {line}".strip() or "an unknown call"
+
+
+def failed_words(rows: Sequence[FailedCallRow]) -> str:
+    """How many calls failed, and the first of them; '' if none did."""
+    if not rows:
+        return ""
+    first, calls = rows[0], sum(row.calls for row in rows)
+    which = f"{first.function} at {where(first.place)}, error {first.error}"
+    return f"{counted(calls, 'call')} failed ({'first: ' if calls > 1 else ''}{which})"
+
+
+def unfinished_words(number: int) -> str:
+    """'' of none."""
+    if not number:
+        return ""
+    return (
+        f"{counted(number, 'copy or kernel', 'copies and kernels')} had not ended when the program or its context did"
+    )
 
 
 def where_allocated(place: CallLocation, helper: CallLocation | None, after: CallLocation | None = None) -> str:

@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from firsttouch.advice.port.places import failed_words
 from firsttouch.base.outputs import Output
 from firsttouch.profile.calls import HostPlace
-from firsttouch.profile.traced import CallLocation
+from firsttouch.profile.traced import CallLocation, FailedCallRow
 from firsttouch.program.watched import PAGE_BYTES
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
@@ -300,8 +301,9 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     host and device that are none of them. copy_calls: `copies` by call, and which of them a unified version needs
     too. waits: for the device, that a unified version needs. needless: copies whose bytes the other side holds,
     copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
-    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if
-    there was no second run. certainties: of the fields with numbers, by their names.
+    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. failed: calls that
+    returned an error, in their order, which count as nothing else. kernels: None if there was no second run.
+    certainties: of the fields with numbers, by their names.
     """
 
     directory: str
@@ -321,6 +323,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     unseen: Sequence[str]
     incomplete: Sequence[str]
     partial: bool = False
+    failed: Sequence[FailedCallRow] = ()
     copy_calls: Sequence[CopyCalls] = ()
     waits: Sequence[NeededWait] = ()
     kernels: KernelUse | None = None
@@ -329,7 +332,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     @property
     def lacking(self) -> list[str]:
         """What is not in the trace of the process, in sentences."""
-        texts = list(self.incomplete)
+        texts = [*filter(None, [failed_words(self.failed)]), *self.incomplete]
         if self.pid in self.others:
             texts.insert(
                 0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"

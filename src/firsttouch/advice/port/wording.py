@@ -17,6 +17,7 @@ from firsttouch.advice.port.port_findings import (
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.base.units import format_size
 from firsttouch.profile.headline import short
+from firsttouch.program.needless import WhyNotCompared
 from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
@@ -33,6 +34,12 @@ _ALLOCATORS = {
     "/xla_": "XLA_PYTHON_CLIENT_ALLOCATOR=platform turns off the allocator of JAX",
 }
 """How allocators are turned off, by what the path of a file that allocates contains."""
+
+_NOT_COMPARED: Mapping[WhyNotCompared, str] = {
+    "part": "use --check-copies",
+    "no sample": "copies in graphs, and back to the host without blocking, are not compared",
+    "launch": "a kernel ran in between of which it is not known what it accesses",
+}
 
 
 def headline(
@@ -140,7 +147,7 @@ class UnseenUse:
     is_exact: bool
     unknown: int
     launches: int
-    not_compared: int
+    not_compared: Mapping[WhyNotCompared, int]
     unwatched: int
     gpus: int
     strange: int
@@ -169,9 +176,9 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         )
     if unseen.unknown:
         yield f"which buffers {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} access"
-    if unseen.not_compared:
-        copies = counted(unseen.not_compared, "repeated copy", "repeated copies")
-        yield f"whether {copies} moved the same bytes again (use --check-copies)"
+    for reason, number in unseen.not_compared.items():
+        copies = counted(number, "repeated copy", "repeated copies")
+        yield f"whether {copies} moved the same bytes again ({_NOT_COMPARED[reason]})"
     if unseen.unwatched:
         yield f"whether the CPU reads {format_size(unseen.unwatched, 3)} that were copied back"
     if unseen.gpus > 1:

@@ -23,7 +23,7 @@ def kernel_name(mangled: str) -> str:
     namespaces.
     """
     demangled = _core.demangle(mangled)
-    return _identifiers(mangled) if demangled.startswith("_Z") else function_name(demangled, templates=True)
+    return _identifiers(demangled) if demangled.startswith("_Z") else function_name(demangled, templates=True)
 
 
 def function_name(demangled: str, *, templates: bool = False) -> str:
