@@ -118,10 +118,11 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
         for kind in rule.steps:
             takers[kind].append(rule.take)
     for number, step in enumerate(state.run.steps):
+        state.arrive(number)
         if (takes := takers.get(type(step))) and not _is_of_vendor_memory(state.run, step):
             for take in takes:
                 take(number, step)
-        state.advance(step)
+        state.advance(number, step)
     for rule in rules:
         rule.finish()
     certainties = get_args(FindingCertainty)
