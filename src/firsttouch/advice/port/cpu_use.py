@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import Partners, joined
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun, beside_launches
 from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 
 
@@ -42,6 +42,31 @@ def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
             history.copied(step, number)
     _count_unused(history.all_since(), uses)
     return uses
+
+
+def unread_copies(run: TracedRun) -> set[int]:
+    """The copies to the host after which the CPU neither read nor wrote any of their bytes, before these were copied
+    again or the program ended, where all of that is known. Take them with `run.once`.
+    """
+    unread = Counter[int]()
+    history, steps = HostHistory(), run.once(beside_launches)
+    if not any(isinstance(step, HostUse) for _, step in steps):
+        return set()
+    for number, step in steps:
+        if isinstance(step, HostUse):
+            history.watched(step)
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            for part in joined(step):
+                _add_unread(history.since(part.host, part.host + part.end - part.start), unread)
+            history.copied(step, number)
+    _add_unread(history.all_since(), unread)
+    return {number for number, size in unread.items() if size == run.steps[number].device.total}  # type: ignore[union-attr]
+
+
+def _add_unread(known: Iterable[tuple[int, int, SinceCopy]], unread: Counter[int]) -> None:
+    for first, last, since in known:
+        if since.way == "d2h" and not since.used and since.reads == since.writes == "told":
+            unread[since.copy] += last - first
 
 
 def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse]) -> None:
