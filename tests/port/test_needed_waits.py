@@ -118,14 +118,18 @@ def test_work_is_still_waited_for_after_a_copy_that_the_cpu_does_not_read() -> N
 # ----------------------------------------------------------------------------------------------------- the CPU writes
 
 
-def filled_twice(*, watched: bool, written: bool = False, sample: int | None = 1, first: int | None = 1) -> Calls:
-    """The block is copied in again as a kernel may run."""
+def filled_twice(
+    *, watched: bool, written: int = 0, aside: int = 0, sample: int | None = 1, first: int | None = 1
+) -> Calls:
+    """The block is copied in again as a kernel may run. written: bytes that the CPU writes; aside: how far into a page
+    the array begins.
+    """
     calls = Calls()
-    block, host = calls.block(MIB), calls.host(MIB)
+    block, host = calls.block(MIB), calls.host(2 * MIB) + aside
     calls.copy(block, host, MIB, line=IN, sample=first)
     calls.launch(block, line=LAUNCH, kernel=READS)
     if watched:
-        calls.host_use(host, MIB, [(host, host + MIB)] if written else [])
+        calls.host_use(host, MIB, [(host - aside, host - aside + written)] if written else [])
     calls.copy(block, host, MIB, line=NEXT, sample=sample)
     return calls
 
@@ -139,9 +143,19 @@ def filled_twice(*, watched: bool, written: bool = False, sample: int | None = 1
         (filled_twice(watched=False, sample=None, first=None), "possible"),
         (filled_twice(watched=True, sample=2), ""),
         (filled_twice(watched=True, sample=None, first=None), ""),
-        (filled_twice(watched=True, written=True), "likely"),
+        (filled_twice(watched=True, written=MIB), "likely"),
+        (filled_twice(watched=True, written=4096, aside=100), ""),  # a page that has other data too
     ],
-    ids=["changed", "unchanged", "unknown", "as of graphs", "not written", "of graphs, not written", "written"],
+    ids=[
+        "changed",
+        "unchanged",
+        "unknown",
+        "as of graphs",
+        "not written",
+        "of graphs, not written",
+        "written",
+        "aside",
+    ],
 )
 def test_whether_the_cpu_writes_while_a_kernel_may_run_is_what_was_seen(calls: Calls, certainty: str) -> None:
     assert waits(calls) == ([("writes", certainty, NEXT, LAUNCH)] if certainty else [])

@@ -26,56 +26,50 @@ class CpuUse:
     read_again: int = 0
 
 
-def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
-    """How the CPU uses the copied bytes of each block, as far as it is known."""
-    uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
-    if not any(isinstance(step, HostUse) for step in run.steps):
+@dataclass
+class CpuUses:
+    """How the CPU uses copied bytes, as far as it is known. blocks: those of each block. unread: the copies to the host
+    after which it neither read nor wrote any of their bytes before these were copied again or the program ended.
+    """
+
+    blocks: defaultdict[int, CpuUse]
+    unread: set[int]
+
+
+def cpu_uses(run: TracedRun) -> CpuUses:
+    """Take it with `run.once`."""
+    uses, unread = CpuUses(defaultdict(CpuUse), set()), Counter[int]()
+    steps = run.once(beside_launches)
+    if not any(isinstance(step, HostUse) for _, step in steps):
         return uses
     history = HostHistory()
-    for number, step in enumerate(run.steps):
+    for number, step in steps:
         if isinstance(step, HostUse):
-            _count_read(history, step, uses)
+            _count_read(history, step, uses.blocks)
             history.watched(step)
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                _count_unused(history.since(part.host, part.host + part.end - part.start), uses)
+                _count_unused(history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
             history.copied(step, number)
-    _count_unused(history.all_since(), uses)
+    _count_unused(history.all_since(), uses.blocks, unread)
+    for number, size in unread.items():
+        copy = run.steps[number]
+        assert isinstance(copy, TracedCopy)
+        if size == copy.device.total:
+            uses.unread.add(number)
     return uses
 
 
-def unread_copies(run: TracedRun) -> set[int]:
-    """The copies to the host after which the CPU neither read nor wrote any of their bytes, before these were copied
-    again or the program ended, where all of that is known. Take them with `run.once`.
-    """
-    unread = Counter[int]()
-    history, steps = HostHistory(), run.once(beside_launches)
-    if not any(isinstance(step, HostUse) for _, step in steps):
-        return set()
-    for number, step in steps:
-        if isinstance(step, HostUse):
-            history.watched(step)
-        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-            for part in joined(step):
-                _add_unread(history.since(part.host, part.host + part.end - part.start), unread)
-            history.copied(step, number)
-    _add_unread(history.all_since(), unread)
-    return {number for number, size in unread.items() if size == run.steps[number].device.total}  # type: ignore[union-attr]
-
-
-def _add_unread(known: Iterable[tuple[int, int, SinceCopy]], unread: Counter[int]) -> None:
-    for first, last, since in known:
-        if since.way == "d2h" and not since.used and since.reads == since.writes == "told":
-            unread[since.copy] += last - first
-
-
-def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse]) -> None:
-    """Counts bytes that were copied back, and that are copied again or not used any more."""
+def _count_unused(
+    known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse], unread: Counter[int]
+) -> None:
+    """Counts bytes that were copied back, and that are copied again or not used any more; unread: by copy."""
     for first, last, since in known:
         if since.way != "d2h" or since.used:
             continue
         if since.reads == since.writes == "told":
             uses[since.block].unread += last - first
+            unread[since.copy] += last - first
         elif last - first >= PAGE_BYTES:
             uses[since.block].unwatched += last - first
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.port.cpu_use import unread_copies
+from firsttouch.advice.port.cpu_use import cpu_uses
 from firsttouch.advice.port.dropped import CopiesByFate
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
@@ -108,7 +108,7 @@ class _Order:
         self._joined = {run.steps[number].device.block for number in fates.dropped}  # type: ignore[union-attr]
         self._watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
         self._history = HostHistory()
-        self._unread = run.once(unread_copies)
+        self._unread = run.once(cpu_uses).unread
         self._frees_later = False
         self._following: tuple[int, CallSite | None] = -1, None
         """The next wait, as it was looked for last."""
@@ -227,18 +227,23 @@ class _Order:
         parts = [(host, host + end - start) for start, end, host in joined(step)] if self._watched else []
         if parts and all(self._history.is_unwritten(*part, used[0]) for part in parts):
             return None
-        if any(
-            since.writes == "told" and since.unwritten is None for p in parts for *_, since in self._history.since(*p)
-        ):
+        if any(self._is_written(*part) for part in parts):
             return "likely"
         if before is None or now is None:
             return "possible"
         return "likely" if before != now else None
 
+    def _is_written(self, start: int, end: int) -> bool:
+        """Whether the watch told that the CPU wrote a page of the host's bytes that holds no other data."""
+        return any(
+            since.writes == "told" and since.unwritten is None and -(-first // PAGE_BYTES) < last // PAGE_BYTES
+            for first, last, since in self._history.since(start, end)
+        )
+
     def _lose(self, number: int, work: tuple[int, ...]) -> None:
         following = self._next_wait(number)
         self.lost.append(_Lost(number, work, "reads", "likely" if following is None else "possible", following))
-        if following is None:
+        if following is None or not self._unified:
             self._wait_for_all(number)
 
     def _next_wait(self, number: int) -> CallSite | None:
@@ -273,18 +278,17 @@ class _Order:
         """What the CPU read of bytes that were copied to the device last, and that the device may have written since:
         it may have read them before.
         """
-        left = use.read or 0
-        if left <= 2 * PAGE_BYTES or not (self._writing or self._ended):  # the first page and the last have other data
+        if (use.read or 0) <= 2 * PAGE_BYTES or not (self._writing or self._ended):  # two pages may have other data
             return
-        told: set[int] = set()
+        copies: dict[int, int] = {}
         for _, _, since in self._history.since(use.address, use.address + use.bytes):
-            if since.way != "h2d" or since.copy not in self._dropped or since.copy in told:
-                continue
-            told.add(since.copy)
-            pending = (*self._ended.of(since.block), *self._writing.of(since.block))
-            if work := tuple(sorted({number for number in pending if number > since.copy})):
-                waited = self._waited_at > since.copy
-                self.lost.append(_Lost(since.copy, work, "reads again", "possible" if waited else "likely"))
+            if since.way == "h2d" and since.copy in self._dropped:
+                copies.setdefault(since.block, since.copy)
+        for block, copy in copies.items():
+            pending = {*self._ended.of(block), *self._writing.of(block)}
+            if work := tuple(sorted(number for number in pending if number > copy)):
+                certainty: WaitCertainty = "possible" if self._waited_at > copy else "likely"
+                self.lost.append(_Lost(copy, work, "reads again", certainty))
 
 
 def needed_waits(
