@@ -6,7 +6,15 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.port.places import Places, line_of
-from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, NeededWait, PortBlock, PortFindings
+from firsttouch.advice.port.port_findings import (
+    CopyCalls,
+    CopyFate,
+    NeededWait,
+    PortBlock,
+    PortFindings,
+    TooEarly,
+    WaitCertainty,
+)
 from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
@@ -130,15 +138,23 @@ def _edits_of_copies(
 
 def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
     """The calls by which the program then waits for the device."""
-    reads = [wait for wait in waits if wait.before == "reads"]
-    writes = [wait for wait in waits if wait.before == "writes"]
-    if reads:
-        text = "wait for the device in place of these copies, before the CPU reads"
-        yield Edit("wait", text, _lines(wait.copy for wait in reads), sum(wait.copies for wait in reads), 0)
-    if writes:
-        copies, _ = joined_lines(_lines(wait.copy for wait in writes))
-        text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
-        yield Edit("wait", text, _lines(wait.work for wait in writes), sum(wait.copies for wait in writes), 0)
+    alike: dict[tuple[TooEarly, WaitCertainty], list[NeededWait]] = {}
+    for wait in waits:
+        alike.setdefault((wait.before, wait.certainty), []).append(wait)
+    for (before, certainty), rows in alike.items():
+        copies, _ = joined_lines(_lines(wait.copy for wait in rows))
+        if before == "reads":
+            places = [wait.copy for wait in rows]
+            text = "wait for the device in place of these copies, before the CPU reads"
+            unless = ", unless it reads only after the program's next wait"
+        else:
+            places = [wait.work for wait in rows]
+            is_read = before == "reads again"
+            what = "reads again what was" if is_read else "writes what was"
+            text = f"wait for the device after these kernels, before the CPU {what} copied at {copies}"
+            unless = f", unless it {'read' if is_read else 'wrote'} that before"
+        text += unless if certainty == "possible" else ""
+        yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
 
 
 def _edits_keeping_inputs(blocks: Sequence[PortBlock]) -> Iterator[Edit]:

@@ -140,7 +140,8 @@ def _about(block: PortBlock) -> str:
 def _wait_lines(port: PortFindings) -> Iterator[str]:
     """The waits that a unified version needs."""
     for number, wait in enumerate(port.waits[:_MOST_WAITS]):
-        yield _row("waits" if not number else "", "assumed", wait_words(wait))
+        certainty = "assumed" if wait.certainty == "likely" else "possible"
+        yield _row("waits" if not number else "", certainty, wait_words(wait))
     if more := port.waits[_MOST_WAITS:]:
         yield _row("", "assumed", f"{counted(len(more), 'more wait')} in the JSON (--json)")
 

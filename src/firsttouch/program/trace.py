@@ -272,6 +272,11 @@ def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
     return [(number, step) for number, step in enumerate(run.steps) if not isinstance(step, TracedLaunch)]
 
 
+def is_wait(step: TracedStep) -> bool:
+    """Whether the program waits for the device, as a copy that blocks does too."""
+    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
+
+
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
     """The process that a view shows: the one with this number, or the one with the most bytes copied, and then the most
     launches. None if there is none.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
-from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
+from firsttouch.advice.port.cpu_use import CpuUse, cpu_uses
 from firsttouch.advice.port.places import Places, blocks_told_apart, largest, summed
 from firsttouch.advice.port.port_findings import (
     MOST_PARTNERS,
@@ -182,7 +182,8 @@ def port_blocks(
     run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
-    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for _, step in run.once(beside_launches)) else None
+    is_watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+    of_cpu = run.once(cpu_uses).blocks if is_watched else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     apart = blocks_told_apart(run.blocks, places.names)
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
-from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_copies, needed_waits, only_waits
+from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_copies
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
     FindingCertainty,
@@ -22,6 +22,7 @@ from firsttouch.advice.port.rule import FindingRow, FindingRows, Hazard, Program
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import most_saved
 from firsttouch.advice.port.touched import touched_ranges
+from firsttouch.advice.port.waits import needed_waits, only_waits
 from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
@@ -119,10 +120,11 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
         for kind in rule.steps:
             takers[kind].append(rule.take)
     for number, step in enumerate(state.run.steps):
+        state.arrive(number)
         if (takes := takers.get(type(step))) and not _is_of_vendor_memory(state.run, step):
             for take in takes:
                 take(number, step)
-        state.advance(step)
+        state.advance(number, step)
     for rule in rules:
         rule.finish()
     certainties = get_args(FindingCertainty)

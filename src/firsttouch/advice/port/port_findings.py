@@ -21,6 +21,8 @@ FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
 CopyFate: TypeAlias = Literal["dropped", "restoring", "shared"]
+TooEarly: TypeAlias = Literal["reads", "writes", "reads again"]
+WaitCertainty: TypeAlias = Literal["likely", "possible"]
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
@@ -177,14 +179,21 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     only wait between the device's work and the CPU.
 
     before: what the CPU does too early else. "reads": the wait is needed in place of the copies. "writes": it is needed
-    after the work, before the CPU writes what the copies bring. copy: the call of the copies; work: that of the work,
-    such as a launch, of `kernel`, or ''; copies: how many times.
+    after the work, before the CPU writes what the copies bring. "reads again": after the work, before the CPU reads the
+    host array that was copied to the device only. certainty: possible, if it is not known that the CPU does that while
+    the work may be under way: it may read after the wait that is `following`, or may have written before the work
+    began, or read. following: where the program waits next, if it asks for nothing of the device before; None: no such
+    call. copy: the call of the copies; work: that of the latest work, such as a launch, of `kernel`, or ''; earlier:
+    the calls of other work that the wait has to be for; copies: how many times.
     """
 
-    before: Literal["reads", "writes"]
+    before: TooEarly
+    certainty: WaitCertainty = "likely"
     copy: CallLocation
     work: CallLocation
+    earlier: Sequence[CallLocation] = ()
     kernel: str
+    following: CallLocation | None = None
     copies: int
     records: Sequence[StepRecord]
 

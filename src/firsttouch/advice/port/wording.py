@@ -56,10 +56,12 @@ def headline(
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
     unified version needs too. hazards: the kinds of findings that are seen or likely. others: copies that are not among
-    `copies`. waits: that it needs. partial: whether the trace lacks records, so that all of it is of the rest.
+    `copies`. waits: that it needs; only likely ones count. partial: whether the trace lacks records, so that all of it
+    is of the rest.
     """
-    but_waits = f"but {counted(len(waits), 'explicit wait')} for the device" if waits else ""
-    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if waits else "no hazard was found"
+    needed_waits = sum(wait.certainty == "likely" for wait in waits)
+    but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
+    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if needed_waits else "no hazard was found"
     if partial:
         name, first = (
             f"{name}, as far as its trace has records,",
@@ -82,12 +84,25 @@ def headline(
 
 def wait_words(wait: NeededWait) -> str:
     """What a unified version has to wait for, and where."""
-    work = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
-    copies, place = named_places([wait.copy]), named_places([wait.work])
+    kernel = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
+    work, copies = named_places([*wait.earlier, wait.work]), named_places([wait.copy])
     if wait.before == "reads":
         launched = "launched" if wait.kernel else "asked for"
-        return f"wait for the device in place of the copy at {copies}: {work} ({launched} at {place})"
-    return f"wait for the device after {place}, before the CPU writes what is copied at {copies}: {work}"
+        text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
+    else:
+        what = "writes what is" if wait.before == "writes" else "reads again what was"
+        text, reason = f"wait for the device after {work}, before the CPU {what} copied at {copies}", kernel
+    return f"{text}{_doubt(wait)}: {reason}"
+
+
+def _doubt(wait: NeededWait) -> str:
+    """When a wait is not needed that is only possible, with a comma before it."""
+    if wait.certainty != "possible":
+        return ""
+    if wait.before != "reads":
+        return f", unless it {'wrote' if wait.before == 'writes' else 'read'} that before, which is not known"
+    following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
+    return f", unless the CPU uses the data only after the program's next wait{following}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:

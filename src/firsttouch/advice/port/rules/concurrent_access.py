@@ -8,7 +8,7 @@ from functools import cached_property
 
 from firsttouch.advice.port.cpu_use import watched_ranges
 from firsttouch.advice.port.places import counted
-from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState, is_wait
+from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -20,6 +20,7 @@ from firsttouch.program.trace import (
     TracedRange,
     TracedStep,
     beside_launches,
+    is_wait,
 )
 from firsttouch.program.watched import PAGE_BYTES
 
