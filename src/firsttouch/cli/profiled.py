@@ -284,8 +284,9 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
+    none = f"none before it ended with exit status {summary.status}" if summary.status else "none"
     at_least = "(at least) " if trace.lost or trace.left_out or trace.damaged else ""
-    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
+    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or none}; {kernels}; {trace.allocations:,} allocations"
     yield _row(head, done)
     of_each = trace.by_process if len(trace.by_process) > 1 else []
     for of_process in of_each[:_MOST_PROCESSES]:
