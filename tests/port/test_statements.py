@@ -8,19 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.port.journals import profile
 from tests.port.test_port_findings import KIB, MIB, READS, again, names, of, rows
-from tests.port.traces import Calls
+from tests.port.traces import KERNEL, PROGRAM, Calls
 from tests.texts import assert_states
 
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.reading import findings_of, traced_run
 from firsttouch.cli.ported import lines
+from firsttouch.profile.calls import CudaBlock
+from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.reading import read
 from firsttouch.profile.schema import TOUCH_GRANULE, Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
+from firsttouch.program.trace import trace
 from firsttouch.report.ported import ported_page
 
 
@@ -91,6 +95,65 @@ def test_parts_of_a_buffer_s_next_life_are_counted_anew():
         calls.copy(host, block + halves[0] * 32 * KIB, 32 * KIB)
         calls.free(block)
     assert sum(row.count for row in rows(calls) if row.rule.name == "partial") == 2
+
+
+# --------------------------------------------------------------------------------------------------- memory pools
+
+REDUCES = "_ZN3cub18DeviceReduceKernelIPfEEvT_S1_"
+THRUST = {70: "thrust::detail::allocate(unsigned long)", 71: "void thrust::detail::release<float>(float*)"}
+
+
+def temporary(
+    *,
+    kernel: str = REDUCES,
+    functions: dict[int, str] = THRUST,
+    freed: tuple[int, ...] = (71, 5),
+    file: str = PROGRAM,
+    rounds: int = 1,
+) -> PortFindings:
+    """Storage of which kernels get two parts, and one of them is copied back. freed: the frames where it is freed."""
+    calls = Calls()
+    data = calls.block(MIB, line=1)
+    calls.copy(data, calls.host(MIB), MIB, line=2)
+    for _ in range(rounds):
+        storage = calls.block(64 * KIB, site=(CallFrame(file, 70), CallFrame(PROGRAM, 5)))
+        calls.launch(data, storage, storage + 4 * KIB, kernel=kernel, line=5)
+        calls.copy(0x7FFF0000, storage + 4 * KIB, 4, host="stack", line=5)
+        if freed:
+            calls.free(storage)
+            place = next(n for n in (-1, -2) if isinstance(calls.calls[n], CudaBlock))
+            site = tuple(CallFrame(PROGRAM, line) for line in freed)
+            calls.calls[place] = msgspec.structs.replace(calls.calls[place], site=site)
+    known = {key: caller for key, caller in names(functions).items() if file == PROGRAM or key[1] != 70}
+    known[PROGRAM, 80] = msgspec.structs.replace(known[PROGRAM, 5], offset=80)  # inlined in the line that calls it
+    return found(trace(calls.traced, names=known), known, command=["/app/p"])
+
+
+@pytest.mark.parametrize(
+    ("made", "copies"),
+    [(temporary, 1), (lambda: temporary(rounds=3), 3), (lambda: temporary(freed=(80,)), 1)],
+    ids=["once", "three times", "inlined"],
+)
+def test_temporary_storage_of_a_library_s_call_is_no_pool(made: Callable[[], PortFindings], copies: int):
+    port = made()
+    assert [block.in_pool for block in port.blocks] == [""] * 2
+    assert (port.findings, "pool" in shown(port), port.copies) == ([], False, 1)
+    assert [(row.of, row.copies) for row in port.other_copies] == [("stack", copies)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: temporary(kernel=KERNEL),  # the program's own kernels get it
+        lambda: temporary(freed=(71, 6)),  # a container or an allocator, which ends elsewhere
+        lambda: temporary(freed=()),  # an allocator that keeps it
+        lambda: temporary(functions={}),  # of a function of the program
+        lambda: temporary(file="/site-packages/torch/lib/libc10_cuda.so", freed=()),
+    ],
+    ids=["other kernels", "freed elsewhere", "kept", "the program's own", "PyTorch"],
+)
+def test_what_an_allocator_divides_stays_a_pool(made: Callable[[], PortFindings]):
+    assert "part" in {block.in_pool for block in made().blocks}
 
 
 # ---------------------------------------------------------------------------------------------- host arrays in turn

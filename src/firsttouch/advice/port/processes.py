@@ -80,7 +80,7 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
 
 
 def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
-    run = trace(calls, lambda site: lines_of(site, profile.callers))
+    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
     touches = TouchIndex(profile, calls.pid)
     return found(
         run, profile.callers, command=command_of(profile, calls.pid), touches=touches, watched=is_watched(profile)

@@ -57,7 +57,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
-    run = trace(calls, lambda site: lines_of(site, profile.callers))
+    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
