@@ -424,7 +424,7 @@ def test_chunks_that_are_copied_back_are_not_needless():
             calls.launch(block + n * 16 * KIB)
             calls.copy(host + n * 16 * KIB, block + n * 16 * KIB, 16 * KIB, sample=5, before=5, blocking=False)
     assert of(calls).needless == []
-    assert [(f.kind, f.count) for f in of(calls).findings] == [("partial", 8)]
+    assert of(calls).findings == []
 
 
 # ---------------------------------------------------------------------------------------------------- hazards
@@ -522,7 +522,7 @@ def page_locked(*, allocations: int, kind: str = "pinned") -> Calls:
         (lambda: concurrent(sample=1), []),
         (lambda: alternating(written=0), []),
         (lambda: alternating(written=1), [("concurrent", "seen")]),
-        (free_memory, [("free-memory", "seen")]),
+        (free_memory, [("free-memory", "likely")]),
         (lambda: free_memory(vendor=True), []),
         (lambda: partial(4), [("partial", "seen")]),
         (lambda: partial(64 * KIB - 512), []),

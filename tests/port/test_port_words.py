@@ -114,10 +114,9 @@ WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
         "asked": ({}, "the program queries the free memory of the device", ""),
         "library": ({}, "a library queries the free memory of the device", ""),
         "allocates": (
-            {},
-            "the program queries the free memory of the device, and the same function then allocates, probably "
-            "accordingly",
-            "",
+            {"share": "80 %"},
+            "the program queries the free memory of the device, and the same function then allocates 80 % of it",
+            "the sizes do not follow from it",
         ),
     },
     "partial": {

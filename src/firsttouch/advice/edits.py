@@ -183,12 +183,14 @@ def _edits_locking(
     named.
     """
     plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
-    touched = [partner.touched for partner in plain if partner.touched is not None]
+    touched = [partner for partner in plain if partner.touched is not None]
     if not plain:
         return []
     size = sum(partner.bytes for partner in plain)
     text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
     if len(touched) == len(plain):
-        return [Edit("lock", f"{text}, first touched there", _lines(touched), len(plain), size)]
+        sampled = ", as far as was sampled" if any(partner.may_miss_touches for partner in touched) else ""
+        lines = _lines(partner.touched for partner in touched if partner.touched)
+        return [Edit("lock", f"{text}, first touched there{sampled}", lines, len(plain), size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
     return [Edit("lock", f"{text}, which the copies use", lines, len(plain), size)]

@@ -15,7 +15,7 @@ from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
 from firsttouch.profile.program_names import program_command
-from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
+from firsttouch.profile.summary import BriefRow, GpuRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation, OfProcess
 from firsttouch.records.text import percent
@@ -152,29 +152,29 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
             text = f"{format_size(pss.bytes, 3)} of {format_size(beside, 3)} at {format_seconds(pss.t)}"
             yield _row("", f"with shared pages counted once (PSS) {text}")
     for gpu in summary.gpus:
-        if gpu.rise is None:
-            yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
-            if gpu.shared:
-                yield _row("", gpu.shared)
-            continue
         about = f"({', '.join(word for word in (gpu.model, gpu.source) if word)})"
-        at = f"{format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
-        if gpu.only_own:
-            yield _row(gpu.name, f"{format_size(gpu.rise.bytes, 3)} of the target's processes at {at} {about}")
-            if gpu.shared:
-                yield _row("", gpu.shared)
-            continue
-        if not gpu.rise.bytes:
-            yield _row(gpu.name, f"no more than the {_size(gpu.before)} that were in use before {about}")
-            continue
-        text = f"+{format_size(gpu.rise.bytes, 3)} at {at}"
-        if gpu.before is not None:
-            text += f" over {format_size(gpu.before, 3)} before"
-        if gpu.own is not None:
-            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}, read at {format_seconds(gpu.own.t)}"
-        yield _row(gpu.name, f"{text} {about}")
+        yield _row(gpu.name, f"{'; '.join(_of_gpu(gpu)) or 'unknown'} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
+
+
+def _of_gpu(gpu: GpuRow) -> Iterator[str]:
+    """The memory of the target on a GPU, as far as it is known, and that of all programs."""
+    whose = {
+        "processes": "of the target's processes",
+        "allocations": "allocated, without managed memory,",
+    }
+    if gpu.told is not None and gpu.peak_of in whose:
+        at = f"{format_seconds(gpu.told.t)}{_within(gpu.told.phase)}"
+        yield f"{format_size(gpu.told.bytes, 3)} {whose[gpu.peak_of]} at {at}"
+    if gpu.rise is None or gpu.only_own:
+        return
+    if not gpu.rise.bytes:
+        yield f"of the device, others included, no more than the {_size(gpu.before)} that were in use before"
+        return
+    text = f"of the device, others included, +{format_size(gpu.rise.bytes, 3)} at {format_seconds(gpu.rise.t)}"
+    text += _within(gpu.rise.phase)
+    yield text + (f" over {format_size(gpu.before, 3)} before" if gpu.before is not None else "")
 
 
 def _lines(summary: ProfileSummary) -> Iterator[str]:
@@ -316,8 +316,9 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
+    none = f"none before it ended with exit status {summary.status}" if summary.status else "none"
     at_least = "(at least) " if trace.lost or trace.left_out or trace.unfinished or trace.damaged else ""
-    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
+    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or none}; {kernels}; {trace.allocations:,} allocations"
     yield _row(head, done)
     of_each = trace.by_process if len(trace.by_process) > 1 else []
     for of_process in of_each[:_MOST_PROCESSES]:

@@ -236,10 +236,16 @@ def _host_partners(
         touch = touches.get((number, start), RangeTouches())
         for ranges, window in ((life.host, False), (life.windows, True)):
             if nbytes := ranges.bytes_in(start, end):
-                row = HostPartner(
-                    bytes=nbytes, place=place, window=window, touched=touched_by(touch), threads=touch.threads
+                rows.append(
+                    HostPartner(
+                        bytes=nbytes,
+                        place=place,
+                        window=window,
+                        touched=touched_by(touch),
+                        every=touch.every,
+                        threads=touch.threads,
+                    )
                 )
-                rows.append(row)
     return sorted(rows, key=lambda row: -row.bytes)
 
 

@@ -23,7 +23,14 @@ from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import most_saved
 from firsttouch.advice.port.touched import touched_ranges
 from firsttouch.advice.port.waits import needed_waits, only_waits
-from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
+from firsttouch.advice.port.wording import (
+    UnseenUse,
+    headline,
+    noted_titles,
+    unseen_sentences,
+    worded_finding,
+    worded_search,
+)
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.program_names import program_name
@@ -64,7 +71,8 @@ def found(
     fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
     waits = needed_waits(run, joined, fates, state.places, record)
     name = program_name(command) or "program"
-    kinds = {row.rule for row in rows if row.certainty != "possible"}
+    findings = [worded_finding(row, record) for row in rows]
+    hazard_kinds = {row.rule.name for row in rows if row.to_fix}
     calls = copy_calls(run, fates, state.places)
     return PortFindings(
         summary=headline(
@@ -72,11 +80,13 @@ def found(
             saved,
             use.copies,
             use.copied,
-            len(kinds),
+            len(hazard_kinds),
             others_copied,
             waits,
+            noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
             partial=run.is_partial,
+            status=status,
         ),
         directory=directory,
         command=list(command),
@@ -92,7 +102,7 @@ def found(
         copy_calls=calls,
         waits=waits,
         needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
-        findings=[worded_finding(row, record) for row in rows],
+        findings=findings,
         searched=[*map(worded_search, hazards)],
         unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
         incomplete=list(run.incomplete),

@@ -72,15 +72,21 @@ class CopyCount(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the host that copies join with a block. place: what memory they are. window: the copies join other bytes
-    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call that
-    touched most of them first, as page faults were sampled; None: unknown. threads: that touched them; 0: unknown.
+    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call of
+    the earliest sampled page fault in them; None: unknown. every: one of how many page faults was sampled, so that
+    earlier ones may be missing; 0: unknown. threads: that touched them; 0: unknown.
     """
 
     bytes: int
     place: HostPlace
     window: bool
     touched: CallLocation | None = None
+    every: int = 0
     threads: int = 0
+
+    @property
+    def may_miss_touches(self) -> bool:
+        return self.every != 1
 
 
 class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +217,8 @@ class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to solve first. text: what happens. reading: the innocent reading that remains, '' of what was seen.
+    """Something to know of a program. text: what happens. reading: the innocent reading that remains, '' of what was
+    seen. to_fix: it has to be fixed before memory is unified.
 
     strategy: what to do about it, and link, where docs/porting.md says more; both '' of what is only possible. count:
     how often; bytes: altogether. records: the steps of the trace, the first ones.
@@ -219,6 +226,7 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     certainty: FindingCertainty
+    to_fix: bool
     text: str
     reading: str
     strategy: str
@@ -231,10 +239,13 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a hazard was looked for, and what that covers, or why it was not."""
+    """Whether a hazard was looked for, and what that covers, or why it was not. limit: what was left out, as a name;
+    '' if nothing was.
+    """
 
     kind: str
     searched: bool
+    limit: str
     text: str
 
 
@@ -286,8 +297,8 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
-    seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
+    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that have
+    to be fixed. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
     then copies and copied are all between host and device. rank: of an MPI launcher, '' without one.
     """
 
@@ -352,3 +363,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     def counted(self) -> Sequence[PortFinding]:
         """The findings that are seen or likely."""
         return [finding for finding in self.findings if finding.certainty != "possible"]
+
+    @property
+    def hazards(self) -> set[str]:
+        """The kinds of the findings that have to be fixed."""
+        return {finding.kind for finding in self.findings if finding.to_fix}

@@ -30,11 +30,13 @@ _MOST_PARTS = 64
 @dataclass(frozen=True)
 class FindingWords:
     """What findings of a variant say. text: what happens. unless: the innocent reading that remains of those that are
-    only likely. Names in braces stand for a finding's grounds.
+    only likely. Names in braces stand for a finding's grounds. is_note: nothing has to be fixed before memory is
+    unified.
     """
 
     text: str
     unless: str = ""
+    is_note: bool = False
 
 
 @dataclass
@@ -52,6 +54,11 @@ class FindingRow:
     blocks: dict[int, None] = field(default_factory=dict)
     places: list[tuple[CallLocation, int]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+
+    @property
+    def to_fix(self) -> bool:
+        """Whether it has to be fixed before memory is unified."""
+        return self.certainty != "possible" and not self.rule.words[self.variant].is_note
 
     def add(self, number: int, nbytes: int, place: CallLocation, *blocks: int) -> None:
         self.bytes += nbytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from firsttouch.profile.callers import is_of_the_c_library
@@ -50,12 +49,12 @@ def _touches_inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
 
 
 def touched_by(touches: RangeTouches) -> CallLocation | None:
-    """The place of most first touches that are neither of CUDA nor of an unknown caller of the C library."""
-    samples = Counter[CallLocation]()
-    for place in touches.places:
-        if not (is_of_cuda(place.file, place.function) or is_of_the_c_library(place.file)):
-            samples[place_of_touch(place)] += place.samples
-    return max(samples, key=samples.__getitem__, default=None)
+    """The place of the earliest sampled touch that is neither of CUDA nor of an unknown caller of the C library; of
+    those that were read together, the one with most.
+    """
+    program_places = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
+    place = min(program_places, key=lambda place: (place.since, -place.samples), default=None)
+    return place_of_touch(place) if place is not None else None
 
 
 def place_of_touch(place: TouchPlace) -> CallLocation:

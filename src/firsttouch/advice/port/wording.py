@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.places import counted, largest, named_places, summed
 from firsttouch.advice.port.port_findings import (
     NeededWait,
     OtherCopies,
+    PortBlock,
     PortFinding,
     SavedBytes,
     SearchedHazard,
     StepRecord,
 )
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
+from firsttouch.advice.port.rules import all_rules
 from firsttouch.base.units import format_size
 from firsttouch.profile.headline import short
 from firsttouch.program.needless import WhyNotCompared
@@ -51,35 +53,60 @@ def headline(
     others: Sequence[OtherCopies] = (),
     waits: Sequence[NeededWait] = (),
     *,
+    noted: Sequence[str] = (),
     needed: int = 0,
     partial: bool = False,
+    status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too. hazards: the kinds of findings that are seen or likely. others: copies that are not among
-    `copies`. waits: that it needs; only likely ones count. partial: whether the trace lacks records, so that all of it
-    is of the rest.
+    unified version needs too. hazards: the kinds of findings that have to be fixed; noted: the titles of others that
+    are seen or likely. others: copies that are not among `copies`. waits: that it needs; only likely ones count.
+    partial: whether the trace lacks records, so that all of it is of the rest. status: the program's exit status, None
+    if unknown.
     """
     needed_waits = sum(wait.certainty == "likely" for wait in waits)
     but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
-    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if needed_waits else "no hazard was found"
+    first = "" if needed_waits else "nothing has to be fixed first" if noted else "no hazard was found"
     if partial:
-        name, first = (
-            f"{name}, as far as its trace has records,",
-            f"{first} in these" if first and not hazards else first,
-        )
+        name, first = f"{name}, as far as its trace has records,", f"{first} in these" if first else ""
+    if hazards:
+        first = f"fix {counted(hazards, 'hazard')} first"
+    last = [first, f"to note: {join_names(noted, 'and')}" if noted else ""]
     if not copies:
         what = "copies no buffer between host and device"
         if others:
             what = f"copies no buffer that the host could share, but makes {other_copies(others)}"
         subject = f"each of {name}" if name.startswith("the ") else name
-        return f"{subject} {what}, so a unified version saves nothing; {first}."
+        so = "so a unified version saves nothing"
+        if status:
+            so = f"and ended with exit status {status}, so what it would have copied is unknown"
+        return "; ".join(filter(None, [f"{subject} {what}, {so}", *last])) + "."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
     if needed:
         without = f"needs {needed:,} of the" if copies > 1 else "needs its"
     sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
-    return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), first])) + "."
+    return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
+
+
+def noted_titles(findings: Iterable[PortFinding], hazards: Container[str]) -> list[str]:
+    """The titles of what is seen or likely and none of the kinds that have to be fixed, `hazards`."""
+    kinds = (row.kind for row in findings if row.certainty != "possible" and row.kind not in hazards)
+    return [all_rules()[kind].title for kind in dict.fromkeys(kinds)]
+
+
+def turns_words(block: PortBlock) -> str:
+    """The host arrays that copies join with the same part of a block in turn, whole or in parts; '' without any."""
+    windows = [partner for partner in block.partners if partner.window]
+    if not windows:
+        return ""
+    size = format_size(sum(partner.bytes for partner in windows), 3)
+    if len(windows) == 1:
+        return f"parts of a host array of {size} in turn"
+    at_least = "at least " if block.ranges > len(block.partners) else ""
+    parts = "parts of " if any(partner.bytes > block.bytes for partner in windows) else ""
+    return f"{parts}{at_least}{len(windows)} host arrays ({size}) in turn"
 
 
 def wait_words(wait: NeededWait) -> str:
@@ -120,6 +147,7 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
     return PortFinding(
         kind=rule.name,
         certainty=row.certainty,
+        to_fix=row.to_fix,
         text=words.text.format_map(row.grounds),
         reading=words.unless if row.certainty == "likely" else "",
         strategy=rule.strategy if is_advised else "",
@@ -135,7 +163,9 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
 def worded_search(hazard: Hazard) -> SearchedHazard:
     """Whether a hazard was looked for, and what that leaves out."""
     coverage = hazard.coverage()
-    return SearchedHazard(kind=hazard.name, searched=coverage.searched, text=limit_words(hazard, coverage))
+    return SearchedHazard(
+        kind=hazard.name, searched=coverage.searched, limit=coverage.limit, text=limit_words(hazard, coverage)
+    )
 
 
 def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
