@@ -221,6 +221,7 @@ class _Order:
         self._run = run
         self._windows = {block for block, lives in enumerate(partners) if any(life.window for life in lives)}
         self._dropped, self._shared = set(fates.dropped), set(fates.shared)
+        self._dropped_fills = {row.fill for row in fates.fills if row.is_whole}
         self._unified = unified
         self._writing: dict[int, _Pending] = {}
         """The work that may write a block, which the CPU uses in place."""
@@ -243,6 +244,8 @@ class _Order:
             elif isinstance(step, TracedCopy):
                 self._copy(number, step)
             elif isinstance(step, TracedFill):
+                if number in self._dropped_fills:
+                    continue
                 self._use(number, step.target.block)
                 if step.call.blocking:
                     self._waited()
