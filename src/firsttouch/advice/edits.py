@@ -77,7 +77,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         *_edits_of_copies(
             found.copy_calls, "keep", "shared", "keep {} of a host array that is now another buffer", "copy", "copies"
         ),
-        *_edits_of_copies(found.copy_calls, "keep", "kept", "keep {}, and the host array", "copy", "copies"),
+        *_edits_of_copies(found.copy_calls, "keep", "kept", "keep {} and both arrays", "copy", "copies"),
     ]  # fmt: skip
     begin = compute_begins(run)
     if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
@@ -144,9 +144,9 @@ def _edits_of_copies(
         why = KEPT[first.reason].text if first.reason else ""
         parts = [f"{text.format(count(number, noun, several))}{f': {why}' if why else ''}"]
         parts += [f"unless {first.unless}"] if first.unless else []
-        parts += ["where a wait for the device replaces them"] if first.unless and fate == "kept" else []
+        also = " (then drop these, and wait for the device there)" if first.unless and fate == "kept" else ""
         lines = _lines(row.place for row in rows)
-        yield Edit(what, ", ".join(parts), lines, number, sum(row.bytes for row in rows))
+        yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
 
 
 def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:

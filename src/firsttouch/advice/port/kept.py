@@ -214,9 +214,13 @@ class _Look:
             for block in [*self._changed, *self._fills]:
                 self._use(number, block)
         for use in step.uses:
-            self._use(number, use.block)
+            block = use.block
+            key = block, self._life.get(block, 0)
+            self._used[key] = number
+            if block in self._changed or block in self._fills:
+                self._use(number, block)
             if use.may_write:
-                self._written[self._key(use.block)] = number
+                self._written[key] = number
 
     def _use(self, number: int, block: int) -> None:
         """The device uses a block, of which the host's side may have been written."""
@@ -266,7 +270,8 @@ class _Look:
             self._written[self._key(copy.target.block)] = number
         elif copy.way != "h2h" and copy.device.block != NO_BLOCK:
             self._copy_between(number, copy)
-            self._history.copied(copy, number)
+            if self._is_watched:
+                self._history.copied(copy, number)
 
     def _copy_between(self, number: int, copy: TracedCopy) -> None:
         block, call, parts = copy.device.block, self._sites.of(copy), [*joined(copy)]

@@ -40,19 +40,20 @@ class KeptWords:
 
 _NO_STALE_READ = "kernels only read the buffer"
 KEPT: Mapping[KeptBecause, KeptWords] = {
-    "written": KeptWords("the CPU writes it while the buffer is still in use"),
-    "overwritten": KeptWords("another buffer is copied into it while its own is still in use"),
+    "written": KeptWords("the CPU writes the host array while the buffer is still in use"),
+    "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
-        "it is written after the copy back, and the buffer is used again",
+        "the host array is written after the copy back, and the buffer is used again",
         "kernels overwrite the whole buffer without reading it",
     ),
-    "read": KeptWords("it is read again after kernels that may write the buffer", _NO_STALE_READ),
-    "restores": KeptWords("parts of it bring back what the buffer had before kernels", _NO_STALE_READ),
+    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
     ),
     "rewritten": KeptWords(
-        "the CPU writes it after the copy", "it does so only after the kernels, without reading the old values"
+        "the CPU writes the host array after the copy",
+        "it does so only after the kernels, without reading the old values",
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
