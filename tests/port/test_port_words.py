@@ -257,6 +257,7 @@ NOTHING_UNSEEN = UnseenUse(
     launches=5,
     not_compared={},
     unwatched=0,
+    unwatched_inputs=0,
     gpus=1,
     strange=0,
     outside=0,

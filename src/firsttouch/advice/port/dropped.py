@@ -6,18 +6,22 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from firsttouch.advice.port.kept import CopySites, FilledBefore, kept_arrays, strongest
 from firsttouch.advice.port.places import Places
-from firsttouch.advice.port.port_findings import CopyCalls, CopyFate
+from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, FilledFirst, KeptBecause
+from firsttouch.advice.port.wording import KEPT
+from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import Partners, joined, may_pair
 from firsttouch.program.range_map import RangeMap
+from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
     NO_BLOCK,
     TracedAllocation,
     TracedCopy,
-    TracedRange,
+    TracedFill,
+    TracedLaunch,
     TracedRun,
-    TracedStep,
 )
 
 
@@ -25,18 +29,24 @@ from firsttouch.program.trace import (
 class CopiesByFate:
     """The numbers of copies between the host and blocks that have a partner, in their order. dropped: both sides become
     one. restoring: of calls that bring old values back. shared: the host's side is one with another block, so that they
-    remain, from one block to the other.
+    remain, from one block to the other. kept: of host arrays that stay beside their block. reasons: why, by the numbers
+    of copies, or what is not seen of those that are dropped. fills: that come before dropped copies.
     """
 
     dropped: list[int] = field(default_factory=list)
     restoring: list[int] = field(default_factory=list)
     shared: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    reasons: dict[int, KeptBecause] = field(default_factory=dict)
+    fills: list[FilledBefore] = field(default_factory=list)
 
 
 def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int]) -> CopiesByFate:
     """restoring: numbers of copies that restore what one buffer would have lost."""
-    fates, owners, life = CopiesByFate(), RangeMap[tuple[int, int]](), dict[int, int]()
-    kept_calls = {_call_of(run.steps[number]) for number in restoring}
+    fates, owners, life, sites = CopiesByFate(), RangeMap[tuple[int, int]](), dict[int, int](), CopySites()
+    restored = {sites.of(step) for number in restoring if isinstance(step := run.steps[number], TracedCopy)}
+    kept = kept_arrays(run, partners, sites, restored)
+    fates.fills = kept.fills
     alive: set[tuple[int, int]] = set()
     known: dict[object, list[int]] = {}
     """Where copies that are alike are, since blocks began or ended last."""
@@ -49,8 +59,14 @@ def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int])
             else:
                 alive.discard((step.block, life.get(step.block, 0)))
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-            if kept_calls and _call_of(step) in kept_calls:
+            call = sites.of(step) if restored or kept.reasons else None
+            if call in restored:
                 fates.restoring.append(number)
+                continue
+            if call in kept.reasons:
+                fates.reasons[number] = kept.reasons[call]
+            if call is not None and kept.keeps(call):
+                fates.kept.append(number)
                 continue
             side = step.device
             key = step.way, side.block, side.start, side.nbytes, side.rows, step.call.source, step.call.target
@@ -83,10 +99,6 @@ def _fate(
     return fates.dropped
 
 
-def _call_of(step: TracedStep) -> object:
-    return (step.call.site, step.way, step.device.block) if isinstance(step, TracedCopy) else None
-
-
 def _owned_by_another(
     owners: RangeMap[tuple[int, int]], copy: TracedCopy, here: tuple[int, int], alive: Collection[tuple[int, int]]
 ) -> bool:
@@ -97,9 +109,25 @@ def _owned_by_another(
     )
 
 
+def kept_ranges(run: TracedRun, fates: CopiesByFate) -> dict[int, Ranges]:
+    """The host's bytes that stay beside each block."""
+    kept: defaultdict[int, Ranges] = defaultdict(Ranges)
+    for number in fates.kept:
+        copy = run.steps[number]
+        assert isinstance(copy, TracedCopy)
+        for start, end, host in joined(copy):
+            kept[copy.device.block].add(host, host + end - start)
+    return kept
+
+
 def needed_copies(calls: Iterable[CopyCalls]) -> int:
     """How many copies a unified version needs too."""
     return sum(row.copies for row in calls if row.fate != "dropped")
+
+
+def are_perhaps_needed(calls: Iterable[CopyCalls]) -> bool:
+    """Whether a unified version may need some of these copies no more."""
+    return any(row.fate == "kept" and row.unless for row in calls)
 
 
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:
@@ -108,15 +136,50 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
         ("dropped", fates.dropped),
         ("restoring", fates.restoring),
         ("shared", fates.shared),
+        ("kept", fates.kept),
     )
     made = []
     for fate, numbers in by_fate:
-        by_place: defaultdict[CallLocation, list[TracedRange]] = defaultdict(list)
+        by_place: defaultdict[CallLocation, list[int]] = defaultdict(list)
         for number in numbers:
             step = run.steps[number]
             assert isinstance(step, TracedCopy)
-            by_place[places.in_program(step.call.site)].append(step.device)
-        for place, sides in by_place.items():
+            by_place[places.in_program(step.call.site)].append(number)
+        for place, alike in by_place.items():
+            sides = [run.steps[number].device for number in alike]  # type: ignore[union-attr]
             blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)
-            made.append(CopyCalls(fate=fate, blocks=blocks, place=place, copies=len(sides), bytes=size))
+            reason = strongest(fates.reasons[number] for number in alike if number in fates.reasons)
+            unless = KEPT[reason].unless if reason else ""
+            row = CopyCalls(fate=fate, blocks=blocks, place=place, copies=len(sides), bytes=size,
+                            reason=reason or "", unless=unless)  # fmt: skip
+            made.append(row)
     return made
+
+
+def filled_first(run: TracedRun, fates: CopiesByFate, places: Places) -> list[FilledFirst]:
+    """The calls of fills that come before dropped copies."""
+    by_place: defaultdict[tuple[CallLocation, bool], list[FilledBefore]] = defaultdict(list)
+    for row in fates.fills:
+        by_place[places.in_program(site_of(run, row.fill)), row.is_whole].append(row)
+    made = []
+    for (place, is_whole), rows in by_place.items():
+        targets = [step.target for row in rows if isinstance(step := run.steps[row.fill], TracedFill)]
+        copies = [*dict.fromkeys(places.in_program(site_of(run, row.copy)) for row in rows)]
+        made.append(
+            FilledFirst(
+                is_needless=is_whole,
+                blocks=[*dict.fromkeys(target.block for target in targets)],
+                place=place,
+                copies=copies,
+                fills=len(rows),
+                bytes=sum(target.total for target in targets),
+            )
+        )
+    return made
+
+
+def site_of(run: TracedRun, number: int) -> CallSite:
+    """Where a step was called that copies, fills or launches."""
+    step = run.steps[number]
+    assert isinstance(step, TracedLaunch | TracedCopy | TracedFill)
+    return step.call.site

@@ -7,9 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
-from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_copies
+from firsttouch.advice.port.dropped import (
+    are_perhaps_needed,
+    copies_by_fate,
+    copy_calls,
+    filled_first,
+    kept_ranges,
+    needed_copies,
+)
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
+    CopyCalls,
     FindingCertainty,
     KernelUse,
     PortBlock,
@@ -62,13 +70,13 @@ def found(
     state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    blocks = port_blocks(run, joined, use, state.places, state.touched or ())
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
-    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
     waits = needed_waits(run, joined, fates, state.places, record)
     name = program_name(command) or "program"
     findings = [worded_finding(row, record) for row in rows]
@@ -85,6 +93,7 @@ def found(
             waits,
             noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
+            perhaps=are_perhaps_needed(calls),
             partial=run.is_partial,
             status=status,
         ),
@@ -100,11 +109,12 @@ def found(
         other_copies=others_copied,
         blocks=blocks,
         copy_calls=calls,
+        fills=filled_first(run, fates, state.places),
         waits=waits,
         needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
         findings=findings,
         searched=[*map(worded_search, hazards)],
-        unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
+        unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0, calls))],
         incomplete=list(run.incomplete),
         partial=run.is_partial,
         failed=failed_rows(run.failed, names),
@@ -166,8 +176,10 @@ def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
 
 
-def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> UnseenUse:
-    """How much the profile cannot tell. told: the launches of which a second run told what they use."""
+def unseen_use(
+    state: ProgramState, blocks: Sequence[PortBlock], told: int, calls: Sequence[CopyCalls] = ()
+) -> UnseenUse:
+    """How much the profile cannot tell. told: launches of which a second run told what they use. calls: of copies."""
     run = state.run
     return UnseenUse(
         pooled=sum(block.in_pool == "whole" for block in run.blocks),
@@ -179,6 +191,7 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
         launches=run.launches,
         not_compared=state.repeated.not_compared,
         unwatched=sum(block.unwatched or 0 for block in blocks),
+        unwatched_inputs=sum(row.bytes for row in calls if row.reason == "unseen"),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
         outside=run.outside,

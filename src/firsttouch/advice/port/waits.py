@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.cpu_use import cpu_uses
-from firsttouch.advice.port.dropped import CopiesByFate
+from firsttouch.advice.port.dropped import CopiesByFate, site_of
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
 from firsttouch.profile.calls import CudaWait, HostUse
@@ -89,6 +89,7 @@ class _Order:
         self._run = run
         self._windows = {block for block, lives in enumerate(partners) if any(life.window for life in lives)}
         self._dropped, self._shared = set(fates.dropped), set(fates.shared)
+        self._dropped_fills = {row.fill for row in fates.fills if row.is_whole}
         self._unified = unified
         self._writing = _Pending()
         """What may write a block, which the CPU uses in place."""
@@ -123,6 +124,8 @@ class _Order:
             elif isinstance(step, TracedCopy):
                 self._copy(number, step)
             elif isinstance(step, TracedFill):
+                if number in self._dropped_fills:
+                    continue
                 self._use(number, step, step.target.block)
                 if step.call.blocking:
                     self._wait_for_all(number)
@@ -153,7 +156,7 @@ class _Order:
             return
         self._frees_later = self._is_freed_later(step)
         for number in self._writing.of(step.block):
-            self._ended.add(step.block, number, _site(self._run, number))
+            self._ended.add(step.block, number, site_of(self._run, number))
         self._writing.end(step.block)
         self._using.end(step.block)
 
@@ -204,7 +207,7 @@ class _Order:
         written = self._writing.of(block) if step.way == "d2h" and number not in self._unread else ()
         if written and not step.call.blocking:
             for work in written:
-                self._owed.add(NO_BLOCK, work, _site(self._run, work))
+                self._owed.add(NO_BLOCK, work, site_of(self._run, work))
         elif written:
             self._lose(number, written)
         elif step.call.blocking and owed:
@@ -297,10 +300,11 @@ def needed_waits(
     """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
     rows: dict[object, list[_Lost]] = {}
     for lost in _Order(run, partners, fates, unified=True).go():
-        sites = (_site(run, number) for number in (lost.copy, lost.work[-1]))
+        sites = (site_of(run, number) for number in (lost.copy, lost.work[-1]))
         key = lost.before, *(places.in_program(site) for site in sites)
         rows.setdefault(key, []).append(lost)
-    waits = [_needed(run, alike, places, record) for alike in rows.values()]
+    shared = set(fates.shared)
+    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
     return sorted(waits, key=lambda wait: wait.certainty != "likely")
 
 
@@ -313,27 +317,24 @@ def only_waits(run: TracedRun, partners: Partners, dropped: Sequence[int]) -> se
     )
 
 
-def _site(run: TracedRun, number: int) -> CallSite:
-    step = run.steps[number]
-    assert isinstance(step, TracedLaunch | TracedCopy | TracedFill)
-    return step.call.site
-
-
-def _needed(run: TracedRun, alike: list[_Lost], places: Places, record: Callable[[int], StepRecord]) -> NeededWait:
+def _needed(
+    run: TracedRun, alike: list[_Lost], places: Places, record: Callable[[int], StepRecord], *, stays: bool
+) -> NeededWait:
     first, launch = alike[0], run.steps[alike[0].work[-1]]
     kernel = launch.kernel if isinstance(launch, TracedLaunch) else ""
-    work = places.in_program(_site(run, first.work[-1]))
-    earlier = dict.fromkeys(places.in_program(_site(run, number)) for lost in alike for number in lost.work[:-1])
+    work = places.in_program(site_of(run, first.work[-1]))
+    earlier = dict.fromkeys(places.in_program(site_of(run, number)) for lost in alike for number in lost.work[:-1])
     following = {lost.following for lost in alike}
     (site,) = following if len(following) == 1 else (None,)
     return NeededWait(
         before=first.before,
         certainty="likely" if any(lost.certainty == "likely" for lost in alike) else "possible",
-        copy=places.in_program(_site(run, first.copy)),
+        copy=places.in_program(site_of(run, first.copy)),
         work=work,
         earlier=[place for place in earlier if place != work],
         kernel=kernel_name(kernel) if kernel else "",
         following=places.in_program(site) if site is not None else None,
         copies=len(alike),
         records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],
+        stays=stays,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from firsttouch.advice.port.places import counted, largest, named_places, summed
 from firsttouch.advice.port.port_findings import (
+    KeptBecause,
     NeededWait,
     OtherCopies,
     PortBlock,
@@ -29,6 +30,36 @@ COPIES_OF: Mapping[str, str] = {
     "static": "of static variables of the device",
     "stack": "of variables of the stack",
     "library": "of memory that a library allocates",
+}
+
+
+@dataclass(frozen=True)
+class KeptWords:
+    """Why a host array stays beside its buffer: `text`, unless `unless`; '' if that is seen."""
+
+    text: str
+    unless: str = ""
+
+
+_NO_STALE_READ = "kernels only read the buffer"
+KEPT: Mapping[KeptBecause, KeptWords] = {
+    "written": KeptWords("the CPU writes the host array while the buffer is still in use"),
+    "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
+    "changed": KeptWords(
+        "the host array is written after the copy back, and the buffer is used again",
+        "kernels overwrite the whole buffer without reading it",
+    ),
+    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
+    "prepared": KeptWords(
+        "the buffer is written before the first copy from it", "the CPU fills the host array after that"
+    ),
+    "rewritten": KeptWords(
+        "the CPU writes the host array after the copy",
+        "it does so only after the kernels, without reading the old values",
+    ),
+    "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
+    "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
 }
 _ALLOCATORS = {
     "/libc10_cuda": "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch",
@@ -55,14 +86,15 @@ def headline(
     *,
     noted: Sequence[str] = (),
     needed: int = 0,
+    perhaps: bool = False,
     partial: bool = False,
     status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too. hazards: the kinds of findings that have to be fixed; noted: the titles of others that
-    are seen or likely. others: copies that are not among `copies`. waits: that it needs; only likely ones count.
-    partial: whether the trace lacks records, so that all of it is of the rest. status: the program's exit status, None
-    if unknown.
+    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
+    noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
+    needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
+    the program's exit status, None if unknown.
     """
     needed_waits = sum(wait.certainty == "likely" for wait in waits)
     but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
@@ -85,7 +117,8 @@ def headline(
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
     if needed:
-        without = f"needs {needed:,} of the" if copies > 1 else "needs its"
+        most = "up to " if perhaps else ""
+        without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
     sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
 
@@ -113,6 +146,8 @@ def wait_words(wait: NeededWait) -> str:
     """What a unified version has to wait for, and where."""
     kernel = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
     work, copies = named_places([*wait.earlier, wait.work]), named_places([wait.copy])
+    if wait.stays:
+        return f"wait for the device after the copy at {copies}, which stays: it no longer makes the CPU wait"
     if wait.before == "reads":
         launched = "launched" if wait.kernel else "asked for"
         text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
@@ -180,8 +215,9 @@ class UnseenUse:
     pooled: blocks that an allocator of the program divides, in parts that are not known; parts: parts of others, which
     are assumed. named: blocks that launches name; unrecorded: launches that may use all of these; is_exact: a second
     run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
-    unwatched: bytes that were copied back, of which it is not known whether the CPU used them. gpus: that the blocks
-    are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
+    unwatched: bytes that were copied back, of which it is not known whether the CPU used them; unwatched_inputs: that
+    were copied to buffers which kernels may write, of which it is not known whether the CPU read them again. gpus: that
+    the blocks are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
     pool_files: those from which pools are allocated.
     """
 
@@ -194,6 +230,7 @@ class UnseenUse:
     launches: int
     not_compared: Mapping[WhyNotCompared, int]
     unwatched: int
+    unwatched_inputs: int
     gpus: int
     strange: int
     outside: int
@@ -226,6 +263,9 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         yield f"whether {copies} moved the same bytes again ({_NOT_COMPARED[reason]})"
     if unseen.unwatched:
         yield f"whether the CPU reads {format_size(unseen.unwatched, 3)} that were copied back"
+    if unseen.unwatched_inputs:
+        size = format_size(unseen.unwatched_inputs, 3)
+        yield f"whether the CPU reads again {size} that were copied to buffers which kernels may write"
     if unseen.gpus > 1:
         yield f"which of {unseen.gpus} GPUs a unified buffer would be on: several GPUs are not modelled"
     if unseen.strange:
