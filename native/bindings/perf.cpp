@@ -3,14 +3,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <cxxabi.h>
-
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <system_error>
 
 #include "bindings/bindings.hpp"
+#include "events/names.hpp"
 #include "profile/perf.hpp"
 
 namespace nb = nanobind;
@@ -63,13 +60,7 @@ nb::tuple read(PerfEvents& events, bool rest) {
 }
 
 // Returns a C++ name as written in a program, any other name as it is.
-std::string demangle(const std::string& name) {
-    if (!name.starts_with("_Z")) return name;
-    int status = 0;
-    const std::unique_ptr<char, decltype(&std::free)> demangled(
-        abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-    return demangled != nullptr ? demangled.get() : name;
-}
+std::string demangle(const std::string& name) { return demangled(name).value_or(std::string(without_file(name))); }
 
 }  // namespace
 

@@ -360,7 +360,20 @@ struct FillNodeParameters {
     unsigned value, value_bytes;
     std::size_t width, height;  // values, rows
 };
-enum NodeType : int { kernel_node = 0, copy_node = 1, fill_node = 2, graph_node = 4 };
+struct AllocationNodeParameters {
+    alignas(8) unsigned char pool[88];
+    const void* accesses;
+    std::size_t access_count, bytes;
+    Address address;
+};
+enum NodeType : int {
+    kernel_node = 0,
+    copy_node = 1,
+    fill_node = 2,
+    graph_node = 4,
+    allocation_node = 10,
+    free_node = 11
+};
 
 struct Stream {  // to wait for, to ask, to capture, or to destroy
     Handle stream;

@@ -1,6 +1,5 @@
 #include "events/events.hpp"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "device/device.hpp"
 #include "events/home_process.hpp"
+#include "events/names.hpp"
 #include "host/clock.hpp"
 
 namespace firsttouch {
@@ -341,10 +341,7 @@ std::string describe_instruction(std::uint64_t address) {
         const std::string file = info.dli_fname == nullptr ? "" : info.dli_fname;
         return file.substr(file.rfind('/') + 1) + offset;
     }
-    int status = 0;
-    const std::unique_ptr<char, decltype(&std::free)> demangled(
-        abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
-    return std::string(demangled != nullptr ? demangled.get() : info.dli_sname) + offset;
+    return demangled(info.dli_sname).value_or(info.dli_sname) + offset;
 }
 
 std::string why_failed(const Functions& api, Result result, const char* call) {

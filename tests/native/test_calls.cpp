@@ -33,10 +33,10 @@ class DriverCalls : public testing::Test {
                        int result = 0, const char* symbol = nullptr) {
         cupti::CallData data{.site = cupti::entering, .parameters = &parameters, .result = &result, .symbol = symbol};
         data.correlation = ++correlation_;
-        calls_.entering(id, data);
+        calls_of_->entering(id, data);
         if (body) body();
         data.site = cupti::leaving;
-        calls_.leaving(id, data);
+        calls_of_->leaving(id, data);
         return data.correlation;
     }
     Address allocate(std::uint64_t bytes, Address address) {
@@ -61,6 +61,7 @@ class DriverCalls : public testing::Test {
     Places places_{journal_, texts_};
     Recorder recorder_{journal_, texts_, places_};
     Calls calls_{recorder_};
+    Calls* calls_of_ = &calls_;  // that calls are told to
     std::uint32_t correlation_ = 0;
 };
 
@@ -187,13 +188,33 @@ TEST_F(DriverCalls, FillsPrefetchesAndAdviceCountBytes) {
     EXPECT_EQ((std::tuple{of[3].what, of[3].device, of[3].advice}), (std::tuple<u8, i32, u16>{3, 1, 3}));
 }
 
-TEST_F(DriverCalls, ACallThatFailsIsNotRecorded) {
+TEST_F(DriverCalls, ACallThatFailsIsRecordedAsThatAlone) {
     char host[8];
     Address made = 0x700000000000;
-    play(276, cupti::CopyIn{made, host, 8}, {}, 1);
-    play(243, cupti::NewMemory{&made, 64}, {}, 2);
+    const std::uint32_t copy = play(276, cupti::CopyIn{made, host, 8}, {}, 1);
+    const std::uint32_t allocation = play(243, cupti::NewMemory{&made, 64}, {}, 2);
+    const std::uint32_t launch = play(307, cupti::Launch{}, {}, 700);
+    EXPECT_EQ(moves().size() + records(Kind::block).size() + records(Kind::launch).size(), 0u);
+    std::vector<std::pair<std::uint32_t, int>> failures;
+    for (const auto& failure : all<FailureRecord>(Kind::failure)) {
+        failures.emplace_back(failure.correlation, failure.error);
+        EXPECT_NE(failure.site, 0u);
+        EXPECT_NE(failure.function, 0u);
+    }
+    EXPECT_EQ(failures, (decltype(failures){{copy, 1}, {allocation, 2}, {launch, 700}}));
+}
+
+TEST_F(DriverCalls, AnAnswerIsNoFailure) {
+    Address made = 0x700000000000;
+    std::size_t bytes = 8;
     play(125, cupti::Stream{nullptr}, {}, 600);  // not ready
-    EXPECT_EQ(moves().size() + records(Kind::block).size() + records(Kind::wait).size(), 0u);
+    play(120, cupti::Event{Handle(7)}, {}, 600);
+    play(684, cupti::Variable{&made, &bytes, nullptr, "table"}, {}, 500);  // there is none
+    play(696, cupti::GraphUpdate{Handle(1), Handle(2)}, {}, 910);          // another graph must be made
+    play(245, cupti::MemoryAt{made}, {}, 4);                               // the driver has ended
+    EXPECT_EQ(records(Kind::failure).size() + records(Kind::wait).size(), 0u);
+    play(126, cupti::Stream{nullptr}, {}, 500);  // of what is no question
+    EXPECT_EQ(records(Kind::failure).size(), 1u);
 }
 
 TEST_F(DriverCalls, BlocksBeginWhenTheCallReturnsAndEndBeforeItFrees) {
@@ -362,6 +383,8 @@ TEST_F(ArgumentsOfLaunches, WithoutSizesThePointersOfTheMangledName) {
     EXPECT_EQ(all<ArgumentsRecord>(Kind::arguments)[1].sizes_known, 1);
     EXPECT_NE(number("_Z3newPf", Handle(3)), 0u);  // its module was unloaded, and its handle used again
     EXPECT_EQ(words(2).size(), 1u);
+    EXPECT_NE(number("__nv_static_24__11_bbl_cpp1_ii_e251c242__Z4ownsPKfi", Handle(5)), 0u);  // static in its file
+    EXPECT_EQ(words(3).size(), 1u);
 }
 
 // ------------------------------------------------------------------------------- what ends beside calls that succeed
@@ -387,6 +410,87 @@ TEST_F(DriverCalls, ACaptureEndsAlsoWithAnError) {
     EXPECT_EQ(flags_of_a_launch(Handle(8)), 0u);
     play(539, cupti::Stream{Handle(16)}, {}, invalidated);  // did not begin
     EXPECT_EQ(flags_of_a_launch(Handle(16)), 0u);
+}
+
+// ----------------------------------------------------------------------------------------- memory that graphs allocate
+
+constexpr Address in_graph = 0x760000000000;
+struct OfGraph {
+    int type;
+    Address address;
+    std::size_t bytes;
+};
+const std::vector<OfGraph> nodes{{cupti::allocation_node, in_graph, 4096}, {cupti::free_node, in_graph, 0}};
+int tell_nodes(Handle, Handle* told, std::size_t* count) {
+    if (told == nullptr) return *count = nodes.size(), 0;
+    for (std::size_t i = 0; i < *count; ++i) told[i] = const_cast<OfGraph*>(&nodes[i]);
+    return 0;
+}
+int tell_type(Handle node, int* type) { return *type = static_cast<OfGraph*>(node)->type, 0; }
+int tell_allocation(Handle node, cupti::AllocationNodeParameters* out) {
+    return out->bytes = static_cast<OfGraph*>(node)->bytes, out->address = static_cast<OfGraph*>(node)->address, 0;
+}
+int tell_free(Handle node, Address* out) { return *out = static_cast<OfGraph*>(node)->address, 0; }
+int tell_capturing(Handle stream, int* status) { return *status = stream == Handle(24) ? 1 : 0, 0; }
+
+class MemoryOfGraphs : public DriverCalls {
+  protected:
+    static DriverFunctions driver() {
+        DriverFunctions driver;
+        driver.graph_nodes = &tell_nodes;
+        driver.node_type = &tell_type;
+        driver.allocation_node = &tell_allocation;
+        driver.free_node = &tell_free;
+        driver.is_capturing = &tell_capturing;
+        return driver;
+    }
+    MemoryOfGraphs() { calls_of_ = &graphs_; }
+    std::uint32_t allocate_on(Handle stream, Address address = in_graph) {
+        return play(598, cupti::NewMemoryOn{&address, 4096, stream});
+    }
+    // Whether each begins, its address, and the call that its place is of.
+    using Told = std::vector<std::tuple<bool, Address, std::uint32_t>>;
+    Told blocks() const {
+        Told told;
+        for (const auto& block : all<BlockRecord>(Kind::block))
+            told.emplace_back(block.begins != 0, block.address, block.correlation);
+        return told;
+    }
+    Calls graphs_{journal_, texts_, places_, driver()};
+};
+
+TEST_F(MemoryOfGraphs, LivesFromTheLaunchOfTheGraphAndNotFromItsCapture) {
+    play(539, cupti::Stream{Handle(8)});
+    const std::uint32_t allocation = allocate_on(Handle(8));
+    allocate_on(Handle(24), in_graph + 8192);  // a stream that joined what is captured
+    play(600, cupti::MemoryAtOn{in_graph, Handle(8)});
+    const std::uint32_t beside = allocate_on(Handle(16), 0x700000000000);
+    play(497, cupti::Stream{Handle(8)});
+    Handle executable = Handle(64);
+    play(643, cupti::NewGraph{&executable, Handle(32)});
+    EXPECT_EQ(blocks(), (Told{{true, 0x700000000000, beside}}));
+    const std::uint32_t first = play(514, cupti::GraphLaunch{executable, Handle(8)});
+    const std::uint32_t second = play(514, cupti::GraphLaunch{executable, Handle(8)});
+    EXPECT_EQ(blocks(), (Told{{true, 0x700000000000, beside},
+                              {true, in_graph, allocation},
+                              {false, in_graph, first},
+                              {true, in_graph, allocation},
+                              {false, in_graph, second}}));
+}
+
+TEST_F(MemoryOfGraphs, OfANodeThatTheProgramAddedHasThePlaceOfTheLaunch) {
+    Handle executable = Handle(64);
+    play(643, cupti::NewGraph{&executable, Handle(32)});
+    const std::uint32_t launch = play(514, cupti::GraphLaunch{executable, Handle(8)});
+    EXPECT_EQ(blocks(), (Told{{true, in_graph, launch}, {false, in_graph, launch}}));
+}
+
+TEST_F(DriverCalls, AGraphThatIsLaunchedIntoACaptureDoesNotRun) {
+    play(539, cupti::Stream{Handle(8)});
+    play(514, cupti::GraphLaunch{Handle(64), Handle(8)});
+    EXPECT_EQ(records(Kind::launch).size(), 0u);
+    play(514, cupti::GraphLaunch{Handle(64), Handle(16)});  // beside it
+    EXPECT_EQ(records(Kind::launch).size(), 1u);
 }
 
 TEST_F(DriverCalls, AllMappingsOfARangeEndWithIt) {

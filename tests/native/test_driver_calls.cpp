@@ -97,11 +97,16 @@ TEST(VendorTypes, DriverCalls) {
     static_assert(sizeof(Copy2D) == sizeof(CUDA_MEMCPY2D) && sizeof(Copy3D) == sizeof(CUDA_MEMCPY3D) &&
                   sizeof(Copy3D) == sizeof(CUDA_MEMCPY3D_PEER));
     SAME(Copy3D, source.context, CUDA_MEMCPY3D_PEER, srcContext);
-    const std::pair<int, int> types[] = {
-        {host_memory, CU_MEMORYTYPE_HOST},        {device_memory, CU_MEMORYTYPE_DEVICE},
-        {array_memory, CU_MEMORYTYPE_ARRAY},      {unified_memory, CU_MEMORYTYPE_UNIFIED},
-        {kernel_node, CU_GRAPH_NODE_TYPE_KERNEL}, {copy_node, CU_GRAPH_NODE_TYPE_MEMCPY},
-        {fill_node, CU_GRAPH_NODE_TYPE_MEMSET},   {graph_node, CU_GRAPH_NODE_TYPE_GRAPH}};
+    const std::pair<int, int> types[] = {{host_memory, CU_MEMORYTYPE_HOST},
+                                         {device_memory, CU_MEMORYTYPE_DEVICE},
+                                         {array_memory, CU_MEMORYTYPE_ARRAY},
+                                         {unified_memory, CU_MEMORYTYPE_UNIFIED},
+                                         {kernel_node, CU_GRAPH_NODE_TYPE_KERNEL},
+                                         {copy_node, CU_GRAPH_NODE_TYPE_MEMCPY},
+                                         {fill_node, CU_GRAPH_NODE_TYPE_MEMSET},
+                                         {graph_node, CU_GRAPH_NODE_TYPE_GRAPH},
+                                         {allocation_node, CU_GRAPH_NODE_TYPE_MEM_ALLOC},
+                                         {free_node, CU_GRAPH_NODE_TYPE_MEM_FREE}};
     for (const auto& [ours, theirs] : types) EXPECT_EQ(ours, theirs);
     SAME(CopyBatchOn, targets, cuMemcpyBatchAsync_v2_params, dsts);
     SAME(CopyBatchOn, sources, cuMemcpyBatchAsync_v2_params, srcs);
@@ -181,6 +186,9 @@ TEST(VendorTypes, DriverCalls) {
     SAME(NodeParameters, extra, CUDA_KERNEL_NODE_PARAMS, extra);
     SAME(NodeParameters, kernel, CUDA_KERNEL_NODE_PARAMS, kern);
     static_assert(sizeof(NodeParameters) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+    SAME(AllocationNodeParameters, bytes, CUDA_MEM_ALLOC_NODE_PARAMS, bytesize);
+    SAME(AllocationNodeParameters, address, CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
+    static_assert(sizeof(AllocationNodeParameters) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS));
     SAME(FillNodeParameters, target, CUDA_MEMSET_NODE_PARAMS, dst);
     SAME(FillNodeParameters, value_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
     SAME(FillNodeParameters, width, CUDA_MEMSET_NODE_PARAMS, width);

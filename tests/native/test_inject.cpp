@@ -326,6 +326,25 @@ TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
     EXPECT_EQ(count[Kind::lost], 0);
 }
 
+// A kernel that runs when the program ends, and one that has ended.
+TEST_F(Inject, WorkWithoutAnEndIsUnfinishedAndNotLost) {
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    Journal journal(folder_, small);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    standin_init();
+    standin_kernel("ended", 1);
+    standin_kernel("runs", 0);
+    standin_kernel("waits", 0);
+    trace->finish();
+    std::map<Kind, std::uint64_t> records;
+    for (const auto& [kind, content] : read_journal(files_of(folder_).front()).records) {
+        if (kind == Kind::lost) records[kind] += start_of<LostRecord>(content).records;
+        if (kind == Kind::unfinished) records[kind] += start_of<UnfinishedRecord>(content).records;
+        if (kind == Kind::kernel) ++records[kind];
+    }
+    EXPECT_EQ(records, (std::map<Kind, std::uint64_t>{{Kind::kernel, 1}, {Kind::unfinished, 2}}));
+}
+
 std::map<Kind, int> counts(const fs::path& folder) {
     std::map<Kind, int> count;
     for (const fs::path& path : files_of(folder))

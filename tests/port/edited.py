@@ -14,6 +14,7 @@ from firsttouch.advice.edit import Edit
 
 _COPY = re.compile(r"cudaMemcpy\((.+?), (.+?), [^,]+, cudaMemcpy(HostToDevice|DeviceToHost)\)")
 _ALLOCATION = re.compile(r"cudaMalloc\(\(void\*\*\)&(\w+), (?:[^();]|\([^()]*\))+\)")
+_FILL = re.compile(r"cudaMemset\([^()]+\)")
 _FREE = re.compile(r"cudaFree\(\w+\)")
 _NAME = re.compile(r"\w+")
 _WAIT = "CHECK(cudaDeviceSynchronize());"
@@ -57,7 +58,7 @@ def edited(source: str, edits: Sequence[Edit], *, waits: bool = True) -> str:
     """The source with its changes. waits: False leaves out the calls that wait."""
     lines = source.splitlines()
     numbers = {what: {_number(line) for edit in edits if edit.what == what for line in edit.lines}
-               for what in ("allocate", "drop", "wait", "free")}  # fmt: skip
+               for what in ("allocate", "drop", "omit", "wait", "free")}  # fmt: skip
     pairs = [_pair_at(lines[number - 1]) for number in sorted(numbers["drop"])]
     owners: dict[str, str] = {}
     for pair in pairs:
@@ -65,6 +66,8 @@ def edited(source: str, edits: Sequence[Edit], *, waits: bool = True) -> str:
             owners.setdefault(pair.block, pair.host)
     for number in numbers["drop"]:
         lines[number - 1] = _COPY.sub("0", lines[number - 1])
+    for number in numbers["omit"]:
+        lines[number - 1] = _FILL.sub("0", lines[number - 1])
     for number in numbers["allocate"]:
         lines[number - 1] = _ALLOCATION.sub(lambda found: _shared(found, owners), lines[number - 1])
     for number in numbers["free"]:  # when the program ends, as its host arrays are

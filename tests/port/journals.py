@@ -168,6 +168,9 @@ def journal(traced: TracedCalls, version: int = VERSION) -> JournalBytes:
         written.call(call)
     for correlation, seconds in traced.durations.items():
         written.add("kernel", start_stamp=0, end_stamp=round(seconds * 1e9), correlation=correlation)
+    for number, failed in enumerate(each for each in traced.failed for _ in range(each.calls)):
+        written.add("failure", time=round(failed.t * 1e9), function=written.text(failed.function), error=failed.error,
+                    correlation=2**31 + number, site=written.site(failed.site))  # fmt: skip
     written.add("clocks", stamp=0, time=0)
     return written
 

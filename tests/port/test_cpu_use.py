@@ -109,7 +109,7 @@ def test_what_was_not_looked_at_is_neither_read_nor_unread(
     (block,) = of(calls).blocks
     assert (block.unread, block.unwatched) == (unread, unwatched)
     assert any("never read" in sentence for sentence in block.unused) == (unread > 0)
-    assert any("the CPU reads" in sentence for sentence in of(calls).unseen) == (unwatched > 0)
+    assert any("copied back" in sentence for sentence in of(calls).unseen) == (unwatched > 0)
 
 
 def test_a_total_of_what_is_not_read_is_at_least_that_where_looks_were_left_out() -> None:

@@ -29,6 +29,7 @@ NAMES = [
     "port_hidden.cpp",
     "edit_back_and_forth.c",
     "edit_one_wait_for_all.c",
+    "edit_kept_and_filled.c",
 ]
 
 

@@ -51,7 +51,9 @@ def test_a_program_has_its_hazard_and_no_other(
     ("form", "option", "expected"),
     [
         ("vector", "-O1", [("hidden", "likely")]),
-        ("sized", "-O0", [("hidden", "likely")]),  # where it is inlined, it is missed
+        ("sized", "-O0", [("hidden", "likely")]),
+        ("sized", "-O2", [("hidden", "likely")]),
+        ("filled", "-O2", []),
         ("program", "-O1", []),
     ],
 )

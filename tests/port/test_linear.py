@@ -124,6 +124,28 @@ def solver(number: int) -> Calls:
     return calls
 
 
+def results_that_are_awaited_late(number: int) -> Calls:
+    """Results come back in all rounds before the first are used again, in a way that tells of a wait."""
+    calls = Calls()
+    block, arrays = calls.block(PAGE, line=1), [calls.host(PAGE) for _ in range(number)]
+    for array in arrays:
+        calls.launch(block, seconds=1e-5)
+        calls.copy(array, block, PAGE, seconds=1e-5, blocking=False, host="pinned", stream=1)
+    for n, array in enumerate(arrays):
+        calls.copy(block, array, PAGE, blocking=False, host="pinned", stream=2, sample=n)
+    return calls
+
+
+def copies_back_before_one_wait(number: int) -> Calls:
+    calls = Calls()
+    block, array = calls.block(number * PAGE, line=1), calls.host(number * PAGE)
+    calls.launch(block)
+    for n in range(number):
+        calls.copy(array + n * PAGE, block + n * PAGE, PAGE)
+    calls.wait()
+    return calls
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -135,6 +157,8 @@ def solver(number: int) -> Calls:
         pointers_in_one_block,
         stack_variables_of_threads,
         solver,
+        results_that_are_awaited_late,
+        copies_back_before_one_wait,
     ],
 )
 @pytest.mark.slow

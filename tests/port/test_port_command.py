@@ -12,9 +12,9 @@ from random import Random
 import msgspec
 import pytest
 from tests.calls import call
-from tests.port.journals import profile
+from tests.port.journals import journal, profile
 from tests.port.test_port_findings import MIB, again, names
-from tests.port.traces import PROGRAM, Calls
+from tests.port.traces import PROGRAM, Calls, at
 from tests.profile import profiles
 from tests.schemas import assert_valid
 from tests.texts import assert_states
@@ -25,10 +25,12 @@ from firsttouch.advice.port.reading import traced_run
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import port as cli
 from firsttouch.engine import reporting
+from firsttouch.profile.cuda import FailedCalls
 from firsttouch.profile.reading import read
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.program import decode
+from firsttouch.report.profile import render
 
 WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
 
@@ -77,6 +79,46 @@ def test_json_follows_the_schema_and_python_has_the_same(tmp_path: Path):
     assert firsttouch.port(directory) == shown
     assert shown["saved"]["bytes"] == 200 * MIB
     assert [f["certainty"] for f in shown["findings"]] == ["likely"]
+
+
+def test_calls_that_failed_are_told_as_data_and_in_words(tmp_path: Path):
+    traced = backprop().traced
+    failed = (
+        FailedCalls(t=2.0, function="cuLaunchKernel", error=700, calls=1, site=at(21)),
+        FailedCalls(t=1.0, function="cuMemcpyHtoD_v2", error=2, calls=2, site=at(20)),
+    )
+    whole = firsttouch.port(profile(tmp_path / "whole", traced, callers=names()))
+    directory = profile(tmp_path / "p", msgspec.structs.replace(traced, failed=failed), callers=names())
+    port = json.loads(call("port", directory, "--json").stdout)
+    assert_valid("port", port)
+    rows = [("cuMemcpyHtoD", 2, 2, 20), ("cuLaunchKernel", 700, 1, 21)]
+    summary = json.loads(call("profile", "--json", directory).stdout)
+    assert_valid("profile", summary)
+    for told in (port["failed"], summary["trace"]["failed"]):
+        assert [(row["function"], row["error"], row["calls"], row["place"]["line"]) for row in told] == rows
+    for text in (call("port", directory).stdout, call("profile", directory).stdout, render({"p": read(directory)})):
+        assert_states(" ".join(text.split()), "3 calls failed", "cuMemcpyHtoD", "p.cu:20", "error 2")
+    of_a_name = ("directory", "failed")
+    assert {k: v for k, v in port.items() if k not in of_a_name} == {
+        k: v for k, v in whole.items() if k not in of_a_name
+    }, "nothing else counts them"
+    assert whole["failed"] == []
+    assert "failed (" not in call("port", tmp_path / "whole").stdout
+
+
+@pytest.mark.parametrize("kind", ["unfinished", "lost"])
+def test_work_that_had_not_ended_is_told_and_is_no_lost_record(kind: str, tmp_path: Path):
+    directory, made = profile(tmp_path / "p", callers=names()), journal(backprop().traced)
+    made.add(kind, records=3)
+    (directory / "journal-100-0.bin").write_bytes(made.file)
+    trace = json.loads(call("profile", "--json", directory).stdout)["trace"]
+    assert {name: trace[name] for name in ("unfinished", "lost")} == {"unfinished": 0, "lost": 0, kind: 3}
+    shown = [call("profile", directory).stdout, call("port", directory).stdout]
+    if kind == "unfinished":
+        shown.append(render({"p": read(directory)}))
+    for text in shown:
+        assert ("not ended" in " ".join(text.split())) == (kind == "unfinished")
+    assert firsttouch.port(directory)["partial"] == (kind == "lost")
 
 
 def test_blocks_of_one_line_that_are_used_alike_are_one_line_of_the_program(tmp_path: Path):
@@ -232,12 +274,30 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(reporting, "write_report", lambda directory: "")
     result = call("port", "--out", tmp_path / "p", "--", "sh", "-c", "exit 3")
     assert result.returncode == 3
-    assert_states(result.stderr, f"{tmp_path / 'p'} has no trace", "CUDA", "port -- COMMAND")
+    assert_states(result.stderr, f"{tmp_path / 'p'} has no trace", "CUDA", "exit status 3", "port -- COMMAND")
 
 
 @pytest.mark.parametrize(
     ("function", "source", "file", "expected"),
     [
+        ("main", "/app/p.cu, with /usr/include/c++/12/bits/stl_vector.h", PROGRAM, "container"),
+        ("main", "/app/p.cu, with /opt/gcc/include/c++/13.2.0/bits/deque.tcc", PROGRAM, "container"),
+        ("main", "/app/p.cu, with /usr/lib/llvm-19/include/c++/v1/__vector/vector.h", PROGRAM, "container"),
+        (
+            "std::vector<Record>::emplace_back()",
+            "/app/r.h, with /usr/include/c++/12/bits/vector.tcc",
+            PROGRAM,
+            "container",
+        ),
+        ("main", "/app/p.cu, with /usr/include/c++/12/bits/stl_algobase.h", PROGRAM, None),
+        ("resize(Buffer&)", "/app/vector.h", PROGRAM, None),
+        (
+            "std::thread::_State_impl<A>::_M_run()",
+            "/app/p.cu, with /usr/include/c++/12/bits/std_thread.h",
+            PROGRAM,
+            None,
+        ),
+        ("std::thread::_State_impl<A>::_M_run()", "", PROGRAM, None),
         ("std::vector<Record>::_M_realloc_insert(Record&&)", "", PROGRAM, "container"),
         ("void std::__fill_n<float*>(float*, int)", "", PROGRAM, "container"),
         ("main", "/usr/include/c++/12/bits/stl_construct.h", PROGRAM, "container"),
@@ -258,9 +318,10 @@ def test_memory_whose_first_touches_are_in_a_container_or_a_library_is_a_hidden_
     calls = Calls(pid=100)
     host = calls.host(MIB)
     calls.copy(calls.block(MIB, line=1), host, MIB, line=2)
+    source, _, header = source.partition(", with ")
     lines = [
         Site(site=0, file=file, offset=4),
-        Symbol(site=0, function=function, source=source, number=5),
+        Symbol(site=0, function=function, source=source, number=5, headers=[header] if header else []),
         TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, host >> 16, 16, 30), (1, 0, 1, (host >> 16) + 3, 1, 10)]),
     ]
     directory = profile(tmp_path / "p", calls.traced, callers=names(), lines=lines)
@@ -286,7 +347,8 @@ def test_many_findings_fit_on_a_screen(tmp_path: Path):
     shown = call("port", profile(tmp_path / "p", calls.traced, callers=names()))
     lines = shown.stdout.splitlines()
     assert len(lines) <= 25
-    assert "fix 5 hazards" in " ".join(" ".join(lines[:2]).split())
+    answer = " ".join(" ".join(lines[:2]).split())
+    assert_states(answer, "fix 2 hazards", "to note: stack variable, free memory and restoring copy")
 
 
 def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):

@@ -17,7 +17,7 @@ from tests.texts import assert_states
 from firsttouch.advice.port.found import found, program_state, search, unseen_use
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.rule import FindingRow
-from firsttouch.advice.port.wording import UnseenUse
+from firsttouch.advice.port.wording import UnseenUse, unseen_sentences
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.reading import read
 from firsttouch.profile.schema import TOUCH_GRANULE, Caller, LayerState, TouchSamples
@@ -328,7 +328,26 @@ def test_a_copy_of_pages_that_the_cpu_was_seen_to_write_is_not_needless(first: i
     calls.copy(block, host, MIB, sample=7)
     port = of(calls)
     assert [row.certainty for row in port.needless] == expected
-    assert unseen(calls).not_compared == (not expected)
+    assert unseen(calls).not_compared == ({} if expected else {"part": 1})
+
+
+@pytest.mark.parametrize("reason", ["graph", "asynchronous", "launch", ""])
+def test_check_copies_is_suggested_only_where_it_can_decide(reason: str):
+    """Of a copy that has no sample, it takes none either."""
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    if reason == "asynchronous":  # back, to page-locked memory
+        for _ in range(2):
+            calls.copy(host, block, MIB, blocking=False, host="pinned")
+    else:
+        for _ in range(2):
+            calls.copy(block, host, MIB, **({"graph": True} if reason == "graph" else {"sample": 7}))
+            calls.launch(block, **({"arguments": None} if reason == "launch" else {}))
+            if not reason:  # one number changed
+                calls.host_use(host, MIB, writes=[(host + 4096, host + 8192)])
+    told = unseen(calls).not_compared
+    assert told == {{"launch": "launch", "": "part"}.get(reason, "no sample"): 1}
+    assert any("--check-copies" in text for text in unseen_sentences(unseen(calls))) == (not reason)
 
 
 def one_number_changed(calls: Calls, host: int) -> None:
@@ -405,7 +424,7 @@ def test_chunks_that_are_copied_back_are_not_needless():
             calls.launch(block + n * 16 * KIB)
             calls.copy(host + n * 16 * KIB, block + n * 16 * KIB, 16 * KIB, sample=5, before=5, blocking=False)
     assert of(calls).needless == []
-    assert [(f.kind, f.count) for f in of(calls).findings] == [("partial", 8)]
+    assert of(calls).findings == []
 
 
 # ---------------------------------------------------------------------------------------------------- hazards
@@ -503,7 +522,7 @@ def page_locked(*, allocations: int, kind: str = "pinned") -> Calls:
         (lambda: concurrent(sample=1), []),
         (lambda: alternating(written=0), []),
         (lambda: alternating(written=1), [("concurrent", "seen")]),
-        (free_memory, [("free-memory", "seen")]),
+        (free_memory, [("free-memory", "likely")]),
         (lambda: free_memory(vendor=True), []),
         (lambda: partial(4), [("partial", "seen")]),
         (lambda: partial(64 * KIB - 512), []),
@@ -624,7 +643,7 @@ def test_what_the_trace_cannot_tell_is_said():
     calls.copy(block, host, MIB)
     calls.launch(block)
     told = unseen(calls)
-    assert (told.named, told.unrecorded, told.is_exact, told.unknown, told.not_compared) == (1, 1, False, 0, 0)
+    assert (told.named, told.unrecorded, told.is_exact, told.unknown, told.not_compared) == (1, 1, False, 0, {})
     assert {row.kind: row.searched for row in of(calls).searched}["hidden"] is False
 
 

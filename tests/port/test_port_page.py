@@ -27,10 +27,10 @@ def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
     page = ported_page(read(directory))
     assert page is not None
     tables = {table.anchor: table for table in page.tables}
-    assert [*tables] == ["edits", "waits", "unified-memory", "solve-first", "hazards", "program"]
+    assert [*tables] == ["edits", "waits", "unified-memory", "notes", "hazards", "program"]
     assert page.answer == firsttouch.port(directory)["summary"]
     assert {row[5] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
-    (finding,) = tables["solve-first"].rows
+    (finding,) = tables["notes"].rows
     assert finding[:5] == ["likely", "restoring copy", "main p.cu:15", "1", "64 MiB"]
     assert [row[1] for row in tables["hazards"].rows[:5]] == ["none"] * 5
     assert any("gpu layer" in row[0] for row in tables["program"].rows)

@@ -15,6 +15,7 @@ import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 from tests.texts import assert_states
 
+from firsttouch.advice.port.places import where
 from firsttouch.advice.port.port_findings import NeededWait, PortFindings, SavedBytes, StepRecord
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
@@ -113,10 +114,9 @@ WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
         "asked": ({}, "the program queries the free memory of the device", ""),
         "library": ({}, "a library queries the free memory of the device", ""),
         "allocates": (
-            {},
-            "the program queries the free memory of the device, and the same function then allocates, probably "
-            "accordingly",
-            "",
+            {"share": "80 %"},
+            "the program queries the free memory of the device, and the same function then allocates 80 % of it",
+            "the sizes do not follow from it",
         ),
     },
     "partial": {
@@ -138,12 +138,12 @@ WORDS: dict[str, dict[str, tuple[dict[str, str], str, str]]] = {
         "container": (
             {},
             "a container of the C++ library touches the memory first",
-            "that memory was freed and reused, or comes from the program's own allocator",
+            "that memory was freed and reused, or the program allocated it itself",
         ),
         "library": (
             {},
             "a library touches the memory first",
-            "that memory was freed and reused, or comes from the program's own allocator",
+            "that memory was freed and reused, or the program allocated it itself",
         ),
     },
     "restoring": {
@@ -255,8 +255,9 @@ NOTHING_UNSEEN = UnseenUse(
     is_exact=False,
     unknown=0,
     launches=5,
-    not_compared=0,
+    not_compared={},
     unwatched=0,
+    unwatched_inputs=0,
     gpus=1,
     strange=0,
     outside=0,
@@ -269,10 +270,11 @@ NOTHING_UNSEEN = UnseenUse(
         ({}, []),
         (
             {"pooled": 1},
-            [
-                "the single buffers in 1 memory pool of the program's own allocator, so each pool is treated as one "
-                "buffer"
-            ],
+            ["the single buffers in 1 memory pool, which is treated as one buffer"],
+        ),
+        (
+            {"pooled": 2},
+            ["the single buffers in 2 memory pools, each of which is treated as one buffer"],
         ),
         (
             {"named": 2, "unrecorded": 3},
@@ -283,7 +285,14 @@ NOTHING_UNSEEN = UnseenUse(
             ["which bytes of 2 buffers the kernels of 3 launches access"],
         ),
         ({"unknown": 1}, ["which buffers 1 of 5 launches access"]),
-        ({"not_compared": 1}, ["whether 1 repeated copy moved the same bytes again (use --check-copies)"]),
+        ({"not_compared": {"part": 1}}, ["whether 1 repeated copy moved the same bytes again (use --check-copies)"]),
+        (
+            {"not_compared": {"no sample": 2}},
+            [
+                "whether 2 repeated copies moved the same bytes again (copies in graphs, and back to the host without "
+                "blocking, are not compared)"
+            ],
+        ),
         ({"gpus": 2}, ["which of 2 GPUs a unified buffer would be on: several GPUs are not modelled"]),
         ({"strange": 1}, ["memory that is passed to 1 launch and that no recorded call allocated (pools, VMM)"]),
         ({"outside": 2}, ["2 copies of memory that no recorded call allocated"]),
@@ -306,3 +315,21 @@ def test_what_the_profile_cannot_tell_is_said(unseen: dict[str, int], said: list
 def test_the_allocator_that_is_named_is_the_one_that_allocates(kind: str, file: str, named: list[str]):
     (said,) = unseen_sentences(replace(NOTHING_UNSEEN, **{kind: 1}, pool_files=frozenset({file})))
     assert [name for name in ("PyTorch", "CuPy", "JAX") if name in said] == named
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "file", "named"),
+    [
+        (
+            "xla::gpu::Stream::Memcpy(void*, long)",
+            "",
+            "/v/site-packages/jax_plugins/x.so+0x9",
+            "Stream::Memcpy of jax_plugins",
+        ),
+        ("", "", "/v/site-packages/jax_plugins/x.so+0x9", "x.so+0x9"),
+        ("app::gpu::Stream::copy(void*)", "", "/home/u/app+0x9", "app::gpu::Stream::copy app+0x9"),
+        ("step", "/v/site-packages/train/loop.py", "/v/site-packages/train/loop.py", "step loop.py:7"),
+    ],
+)
+def test_a_function_of_a_package_without_lines_is_named_with_it(function: str, source: str, file: str, named: str):
+    assert where(CallLocation(function, source, 7 if source else 0, file)) == named

@@ -111,7 +111,7 @@ KNOWN = {
     "simpleStreams": Known(
         pairs=lines("simpleStreams.cu", 310),
         saved=50,
-        listed={("partial", "seen", "simpleStreams.cu:390"), ("stack", "seen", "simpleStreams.cu:313")},
+        listed={("stack", "seen", "simpleStreams.cu:313")},
     ),
     "BlackScholes": Known(pairs=lines("BlackScholes.cu", 168, 169, 170, 171, 172), saved=50),
     "BlackScholes-validate": Known(

@@ -119,8 +119,8 @@ class Calls:
         arguments = Arguments(kernel, words, sizes_known=True)
         self.calls.append(CudaLaunch(**{"arguments": arguments, "site": at(line), **self._when(seconds), **more}))
 
-    def wait(self, what: Any = "context", thread: int = 0, stack: int = 0) -> None:
-        self.calls.append(CudaWait(t=self._when()["t"], thread=thread, what=what, stack=stack))
+    def wait(self, what: Any = "context", thread: int = 0, stack: int = 0, *, line: int = 0) -> None:
+        self.calls.append(CudaWait(t=self._when()["t"], thread=thread, what=what, stack=stack, site=at(line)))
 
     def query(self, free: int, total: int, *, line: int = 0, vendor: bool = False) -> None:
         self.calls.append(CudaQuery(t=self._when()["t"], free=free, total=total, site=at(line), vendor=vendor))

@@ -249,6 +249,19 @@ def test_copies_of_one_call_have_the_record_of_their_size():
     assert found == {3: (4 * MIB, 0, ms(1e-3)), 4: (0, MIB, ms(0.5e-3))}
 
 
+def test_a_fill_and_a_copy_the_other_way_of_as_many_bytes_do_not_take_a_copys_place():
+    program = TimedProgram()
+    program.copy(2, (2, 3), 3, "h2d", MIB, memory="pinned")
+    program.copy(2, (0, 1.5), 4, "d2h", MIB, memory="pinned")
+    program.calls.calls = [
+        replace(call, correlation=number << 32 | 9) for number, call in enumerate(program.calls.calls)
+    ]
+    fill = replace(program.journal.copies[0], direction="set", start=-1e-3, end=0.0)
+    program.journal.copies = [replace(copy, correlation=9) for copy in [fill, *program.journal.copies]]
+    found = {at: (row.h2d, row.d2h, row.seconds) for at, row in program.rows("copies").items()}
+    assert found == {3: (MIB, 0, ms(1e-3)), 4: (0, MIB, ms(1.5e-3))}
+
+
 def test_a_single_number_that_is_zero_each_time_is_nothing():
     program = TimedProgram()
     for step in range(4):
@@ -335,14 +348,60 @@ def test_a_call_belongs_to_the_innermost_line_of_the_user(site, found: str, libr
     assert (place.library, place.is_its_own) == (library, is_its_own)
 
 
+ALONE = (CallFrame(XLA, 1), CallFrame("/lib/x86_64-linux-gnu/libc.so.6", 2))
+
+
+def library_copies(program: TimedProgram) -> dict[tuple[str, int | None], int]:
+    """How many copies a library made by itself, by their way and the line of the kernels that they were for."""
+    rows = [row for row in program.by_line().rows if row.kind == "copies"]
+    return {("h2d" if row.h2d else "d2h", row.kernels.line if row.kernels else None): row.calls for row in rows}
+
+
+def test_copies_in_a_thread_of_a_library_have_the_line_of_the_kernels_that_they_are_for():
+    program = TimedProgram()
+    inner = DEVICE + MIB // 2
+    for step in range(6):
+        t, at = 10.0 * step, 20 + step % 2
+        program.copy(t + 1, (t, t + 1), 0, "h2d", site=ALONE, memory="pinned")
+        program.launch(t + 2, (t + 2, t + 3), 8)  # is given other memory
+        program.launch(t + 3, (t + 3, t + 4), at, given=[DEVICE + MIB, inner])
+        program.launch(t + 4, (t + 4, t + 5), 9, given=[DEVICE + MIB])
+        program.copy(t + 6, (t + 5, t + 6), 0, "d2h", site=ALONE, memory="pinned")
+    program.copy(70, (69, 70), 0, "h2d", site=ALONE, memory="pinned")  # for nothing
+    assert library_copies(program) == {
+        **{("h2d", 20): 3, ("h2d", 21): 3, ("h2d", None): 1},
+        **{("d2h", 20): 3, ("d2h", 21): 3},
+    }
+
+
+def test_memory_that_is_allocated_anew_was_given_to_no_kernel():
+    program = TimedProgram()
+    program.launch(1, (1, 2), 20, given=[DEVICE])
+    program.block(2, MIB, line(3))
+    program.copy(4, (3, 4), 0, "d2h", site=ALONE)
+    program.copy(5, (4, 5), 0, "h2d", site=ALONE)
+    program.block(6, MIB, line(3))
+    program.launch(7, (7, 8), 21, given=[DEVICE])
+    assert library_copies(program) == {("d2h", None): 1, ("h2d", None): 1}
+
+
+def test_a_copy_with_a_line_of_the_user_has_that_line_alone():
+    program = TimedProgram()
+    for step in range(3):
+        t = 10.0 * step
+        program.copy(t + 1, (t, t + 1), 5, "h2d")
+        program.launch(t + 2, (t + 2, t + 3), 20, given=[DEVICE])
+    assert library_copies(program) == {("h2d", None): 3}
+    assert program.rows("copies").keys() == {5}
+
+
 def test_what_libraries_do_by_themselves_is_told_apart():
-    alone = (CallFrame(XLA, 1), CallFrame("/lib/x86_64-linux-gnu/libc.so.6", 2))
     program = training()
-    program.block(0, 59 << 30, alone)
+    program.block(0, 59 << 30, ALONE)
     program.block(0, 2 << 30, line(5))  # at once, but one of many
     program.block(0, 1 << 20, line(6))
     for t in range(3):
-        program.query(t, alone)
+        program.query(t, ALONE)
     rows = [row for row in program.by_line().rows if row.kind in ("allocations", "queries")]
     assert {(row.library, row.kind, row.calls, row.held) for row in rows} == {
         ("jaxlib", "allocations", 1, 59 << 30),

@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.journal import read_journals
 from firsttouch.profile.schema import Caller
 from firsttouch.profile.traced import CallLocation, place_of
 
@@ -102,6 +104,116 @@ def test_launches_of_a_graph_have_the_times_of_its_kernels(tmp_path: Path):
     assert traced.shapes[launches[1].correlation] == ((2, 3, 1), (32, 1, 1))
     (incomplete,) = traced.incomplete
     assert_states(incomplete, "1 launches", "arguments")
+
+
+class _Ran(NamedTuple):
+    """A copy or a fill: its direction as calls and as records have it (a fill is the record's 255), bytes, and when it
+    ran in seconds.
+    """
+
+    asked: int
+    recorded: int
+    nbytes: int
+    start: int
+    end: int
+
+
+def times_of(tmp_path: Path, correlation: int, asked: Sequence[_Ran], recorded: Sequence[_Ran], flags: int = 32):
+    """What each copy or fill of one call took, which are in a graph unless flags say else."""
+    made = JournalBytes(7)
+    made.add("clocks", stamp=0, time=0)
+    for time, one in enumerate(asked):
+        made.add("move", time=time, correlation=correlation, what=one.recorded == 255, direction=one.asked,
+                 bytes=one.nbytes // 4, rows=4, flags=flags)  # fmt: skip
+    for one in recorded:
+        made.add("copy", start_stamp=one.start * 10**9, end_stamp=one.end * 10**9, correlation=correlation,
+                 direction=one.recorded, bytes=one.nbytes)  # fmt: skip
+    (traced,) = read_calls(written(tmp_path, made))
+    moves = [call for call in traced.calls if isinstance(call, CudaMove)]
+    assert {move.of_call for move in moves} == {correlation}
+    return [traced.durations.get(move.correlation) for move in moves]
+
+
+IN, OUT, LARGE, FILL = _Ran(1, 1, 64, 5, 6), _Ran(2, 2, 64, 1, 3), _Ran(1, 1, 256, 10, 14), _Ran(0, 255, 64, 20, 28)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ((OUT, IN, LARGE, FILL), [1.0, 2.0, 4.0, 8.0]),
+        ((FILL, LARGE, IN, OUT), [1.0, 2.0, 4.0, 8.0]),
+        ((IN, LARGE, FILL), [1.0, None, 4.0, 8.0]),  # CUPTI had no room for one
+        ((FILL,), [None, None, None, 8.0]),
+        ((), [None] * 4),
+    ],
+)
+def test_copies_and_fills_of_a_graph_have_their_own_times(recorded, expected, tmp_path: Path):
+    assert times_of(tmp_path, 40, (IN, OUT, LARGE, FILL), recorded) == expected
+    assert times_of(tmp_path, 40, (IN, OUT, LARGE, FILL), recorded, flags=0) == expected  # of a batch
+
+
+def test_copies_of_a_graph_that_are_alike_have_times_in_their_order_if_there_are_as_many(tmp_path: Path):
+    later, last = IN._replace(start=7, end=10), IN._replace(start=20, end=25)
+    assert times_of(tmp_path, 40, (IN, IN, IN), (later, IN, last)) == [1.0, 3.0, 5.0]
+    assert times_of(tmp_path, 40, (IN, IN, IN), (later, IN)) == [None, None, None]
+
+
+def test_a_copy_whose_direction_the_record_states_otherwise_has_its_time(tmp_path: Path):
+    unknown, between = _Ran(0, 1, 128, 1, 2), _Ran(3, 10, 64, 3, 6)
+    assert times_of(tmp_path, 40, (unknown, between), (between, unknown)) == [1.0, 3.0]
+
+
+def test_the_records_of_a_single_copy_are_added_up(tmp_path: Path):
+    halves = IN._replace(nbytes=32), IN._replace(nbytes=32, start=7, end=9)
+    assert times_of(tmp_path, 40, (IN,), halves, flags=0) == [3.0]
+
+
+def failing(correlation: int, function: str, error: int, line: int, made: JournalBytes) -> None:
+    made.add("failure", time=correlation, function=made.text(function), error=error, correlation=correlation,
+             site=made.site(at(line)))  # fmt: skip
+
+
+def test_calls_that_failed_are_told_and_what_cupti_tells_of_them_is_not_counted(tmp_path: Path):
+    made = journal(everything().traced)
+    for correlation, line in ((903, 30), (901, 10), (904, 10)):
+        failing(correlation, "cuMemcpyHtoD_v2_ptds", 700, line, made)
+    failing(902, "cuLaunchKernel", 1, 10, made)
+    failing(905, "cuMemAlloc_v2", 2, 10, made)
+    for correlation in (901, 999):
+        made.add("copy", start_stamp=1, end_stamp=2, correlation=correlation, bytes=correlation, direction=1)
+    for correlation in (902, 999):
+        made.add("kernel", start_stamp=1, end_stamp=2, correlation=correlation, name=made.text("k"))
+    for correlation in (905, 999):
+        made.add("memory", stamp=1, operation=1, memory=3, bytes=correlation, correlation=correlation)
+    (traced,) = read_calls(written(tmp_path, made))
+    told = [(f.function, f.error, f.calls, f.site) for f in traced.failed]
+    assert told == [
+        ("cuMemcpyHtoD", 700, 2, at(10)),
+        ("cuLaunchKernel", 1, 1, at(10)),
+        ("cuMemcpyHtoD", 700, 1, at(30)),
+        ("cuMemAlloc", 2, 1, at(10)),
+    ]
+    assert rounded(traced.calls) == everything().traced.calls
+    (whole,) = read_journals(tmp_path)
+    assert [(f.function, f.calls) for f in whole.failed] == [(f.function, f.calls) for f in traced.failed]
+    assert [copy.bytes for copy in whole.copies] == [999]
+    assert [kernel.name for kernel in whole.kernels if kernel.name] == ["k"]
+    assert [allocation.bytes for allocation in whole.allocations] == [999]
+
+
+def test_without_failed_calls_none_is_told(tmp_path: Path):
+    (traced,) = read_calls(written(tmp_path, journal(everything().traced)))
+    assert (traced.failed, traced.incomplete) == ((), ())
+
+
+def test_work_without_an_end_is_told_apart_from_lost_records(tmp_path: Path):
+    made = journal(everything().traced)
+    made.add("unfinished", records=2)
+    made.add("unfinished", records=1)
+    (traced,), (whole,) = read_calls(written(tmp_path, made)), read_journals(tmp_path)
+    (sentence,) = traced.incomplete
+    assert_states(sentence, "3 copies and kernels", "not ended")
+    assert (traced.is_partial, whole.unfinished, whole.lost) == (False, 3, 0)  # all calls are there
 
 
 def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):

@@ -8,11 +8,13 @@ from tests.texts import assert_states
 from firsttouch.base.units import format_seconds
 from firsttouch.cli.profiled import lines
 from firsttouch.profile import schema as s
+from firsttouch.profile.cuda import CudaAllocation, CudaFree, ProcessJournal
 from firsttouch.profile.headline import headline, how_ended
 from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import MOST_PROCESSES, summarise
 from firsttouch.profile.summary import ProfileSummary
+from firsttouch.report.profile_tables import answer
 
 PHASES = [
     mark(0.1, "load"),
@@ -30,7 +32,9 @@ def summary_of(directory, *lines, **changes):
 
 def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
-    peaks = "peak at least 800 MiB and at most 1000 MiB on the host at 1 s (phase solve), 500 MiB on gpu:0"
+    peaks = (
+        "peak at least 800 MiB and at most 1000 MiB on the host at 1 s (phase solve), +500 MiB on gpu:0 by all programs"
+    )
     assert headline(summary) == f"./app arg (exit status 3): {peaks}"
     assert (summary.host.peak.bytes, summary.host.peak.t, summary.host.processes) == (1000 * MiB, 1.0, 2)
     assert (summary.gpus[0].before, summary.gpus[0].rise.bytes, summary.gpus[0].rise.t) == (600 * MiB, 500 * MiB, 3.0)
@@ -41,9 +45,9 @@ def test_the_headline_has_both_peaks_and_the_phase(tmp_path):
 @pytest.mark.parametrize(
     ("rises", "told"),
     [
-        ([0, 0], "0 B on gpu:1"),
-        ([0, 7], "7 MiB on gpu:1"),
-        ([1, 0, 5, 9, 7, 2], "5 MiB on gpu:2, 9 MiB on gpu:3, 7 MiB on gpu:4, less on 2 more"),
+        ([0, 0], "+0 B on gpu:1 by all programs"),
+        ([0, 7], "+7 MiB on gpu:1 by all programs"),
+        ([1, 0, 5, 9, 7, 2], "+5 MiB on gpu:2, +9 MiB on gpu:3, +7 MiB on gpu:4 by all programs, less on 2 more"),
     ],
 )
 def test_the_headline_names_the_gpus_that_rose_most(tmp_path, rises, told):
@@ -324,10 +328,53 @@ def test_a_gpu_whose_processes_are_not_of_the_target_stays_unknown(tmp_path):
     assert (row.rise, row.own, row.only_own) == (None, None, False)
 
 
-def test_the_memory_of_all_programs_comes_before_that_of_the_target(tmp_path):
-    own = s.Samples(of="gpu:0/process:0", columns=["used"], rows=[[1.0, 100 * MiB]])
-    row = summary_of(tmp_path, own, gpus=[gpu()]).gpus[0]
-    assert (row.only_own, row.rise.bytes, row.own.bytes) == (False, 500 * MiB, 100 * MiB)
+def allocating(*blocks, pid=100, device=0):
+    """The journal of a process that allocates. blocks: time, kind, MiB, and when it is freed or None."""
+    journal = ProcessJournal(pid=pid, opened=0.0, traced=True)
+    for n, (t, kind, size, end) in enumerate(blocks):
+        about = {"address": (n + 1) << 40, "bytes": size * MiB, "kind": kind, "device": device}
+        journal.allocations.append(CudaAllocation(t=CLOCK + t, **about))
+        if end is not None:
+            journal.frees.append(CudaFree(t=CLOCK + end, **about))
+    return journal
+
+
+CLOCK = 123456.789
+OWN = s.Samples(of="gpu:0/process:0", columns=["used"], rows=[[1.0, 100 * MiB]])
+TWICE = [(0.5, "device", 60, 1.0), (1.0, "device", 60, None), (1.5, "device", 20, None)]
+"""80 MiB are alive at once."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "journals", "expected"),
+    [
+        ([OWN], [], ("processes", 100, 1.0)),
+        ([OWN], [allocating(*TWICE)], ("processes", 100, 1.0)),  # which have a context too
+        ([OWN], [allocating((2.0, "device", 300, None))], ("allocations", 300, 2.0)),  # they were not read then
+        ([], [allocating(*TWICE)], ("allocations", 80, 1.5)),
+        ([], [allocating(*TWICE), allocating((0.0, "device", 5, 1.2), (1.4, "device", 9, 3.0), pid=101)],
+         ("allocations", 89, 1.5)),
+        ([], [allocating((0.0, "managed", 400, None), (2.0, "pinned", 400, None))], ("all programs", 500, 3.0)),
+        ([], [allocating((0.0, "device", 400, None), device=1)], ("all programs", 500, 3.0)),
+        ([], [], ("all programs", 500, 3.0)),
+    ],
+    ids=["read", "traced too", "read too early", "traced", "two processes", "none of a GPU", "another GPU", "none"],
+)  # fmt: skip
+def test_the_peak_on_a_gpu_is_that_of_the_target_if_it_is_known(tmp_path, rows, journals, expected):
+    profile = read(write(tmp_path / "p", *rows, gpus=[gpu()], clock=CLOCK))
+    profile.journals.extend(journals)
+    summary = summarise(profile)
+    (row,) = summary.gpus
+    assert (row.peak_of, row.told.bytes, round(row.told.t, 3)) == (expected[0], expected[1] * MiB, expected[2])
+    assert (row.rise.bytes, row.only_own) == (500 * MiB, False)
+    if summary.trace is not None and expected[0] == "allocations":
+        assert sum(alive.bytes for alive in summary.trace.alive[0].rows) == row.told.bytes
+    text = " ".join(" ".join(lines(summary)).split())
+    assert_states(text, f"{expected[1]} MiB", "of the device, others included, +500 MiB at 3 s over 600 MiB before")
+    assert ("by all programs" in headline(summary)) == (expected[0] == "all programs")
+    assert f"{expected[1]} MiB" in headline(summary)
+    (told,) = [sentence for sentence in answer(summary) if "gpu:0" in sentence]
+    assert_states(told, f"{expected[1]} MiB", "500 MiB")
 
 
 def test_the_rise_is_taken_from_free_memory_if_used_is_not_stated(tmp_path):

@@ -15,7 +15,7 @@ from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.profile.trace import CopyTotals, UnifiedMemory
-from firsttouch.profile.traced import OfProcess, TraceSummary
+from firsttouch.profile.traced import AliveAt, Allocated, CallLocation, OfProcess, TraceSummary
 
 MIB = 1 << 20
 
@@ -81,3 +81,16 @@ def test_where_there_is_room_nothing_is_cut(tmp_path: Path) -> None:
     shown = lines(msgspec.structs.replace(summarise(read(write(tmp_path / "p"))), trace=trace(100)))
     assert any(line.startswith("trace") for line in shown)
     assert not any("more in the report" in line for line in shown)
+
+
+def test_what_does_not_fit_is_left_out_whole(tmp_path: Path) -> None:
+    """Nothing ends in the middle of a number."""
+    summary = crowded(tmp_path, 100)
+    places = [CallLocation("allocate_blocks", f"/home/u/{'long' * 5}{n}.cu", 11 + n) for n in range(2)]
+    rows = [Allocated(place=place, kind="device", name="", allocations=1, bytes=64 * MIB) for place in places]
+    alive = [AliveAt(gpu=f"gpu:{number}", device=number, t=1.0, rows=rows, rows_left_out=0) for number in range(4)]
+    shown = lines(msgspec.structs.replace(summary, trace=msgspec.structs.replace(trace(100), alive=alive)))
+    assert len(shown) <= MOST_LINES
+    text = "\n".join(shown)
+    assert text.count("alive at") == text.count(":12\n")
+    assert "more in the report" in text

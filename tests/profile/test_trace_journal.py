@@ -61,7 +61,8 @@ def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float, pla
         ("managed", 8 << 20, 0x800000),
     ]
     assert [(f.kind, f.address) for f in journal.frees] == [("device", 0x200000)]
-    assert (journal.lost, journal.left_out, journal.notices) == (1, 0, [])  # the kernel without an end
+    assert (journal.lost, journal.left_out, journal.notices) == (0, 0, [])
+    assert journal.unfinished == 1  # the kernel without an end
     records = [*journal.copies, *journal.kernels, *moves]
     assert all(begin - HOUR < record.start and record.end < end + HOUR for record in records), "of the same clock"
     assert all(0.8e-6 < record.end - record.start < 1.2e-6 for record in records)
@@ -118,7 +119,7 @@ def test_every_record_arrives_once(ended: Ended, end: End):
 @pytest.mark.slow
 def test_records_that_cupti_lost_are_counted(ended: Ended):
     journal = only_journal(ended[LOSING][0])
-    assert journal.lost >= 11  # at two flushes at least, and the kernel without an end
+    assert journal.lost >= 10  # at two flushes at least
     assert len(journal.copies) == 12
 
 

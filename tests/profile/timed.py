@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from tests.port.journals import JournalBytes, profile
 
 from firsttouch.profile.by_line import ByLine, CostKind, LineRow, TracedProcess, by_line
-from firsttouch.profile.calls import Arguments, CudaBlock, CudaLaunch, CudaMove, CudaQuery, CudaWait, TracedCalls
+from firsttouch.profile.calls import (
+    Arguments,
+    ArgumentWord,
+    CudaBlock,
+    CudaLaunch,
+    CudaMove,
+    CudaQuery,
+    CudaWait,
+    TracedCalls,
+)
 from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, MemoryKind, ProcessJournal
 from firsttouch.profile.link import LinkSpeed
 from firsttouch.profile.schema import Caller, ProfileLine
@@ -44,9 +54,14 @@ class TimedProgram:
         self._correlation += 1
         return self._correlation
 
-    def launch(self, t: float, gpu: tuple[float, float], at: int = 1, device: int = 0) -> None:
+    def launch(
+        self, t: float, gpu: tuple[float, float], at: int = 1, device: int = 0, given: Sequence[int] = ()
+    ) -> None:
+        """given: the addresses that the kernel gets."""
         number = self._next()
-        self.calls.calls.append(CudaLaunch(t=t / 1e3, correlation=number, arguments=Arguments("_Z1kv"), site=line(at)))
+        words = tuple(ArgumentWord(n, 0, address) for n, address in enumerate(given))
+        arguments = Arguments("_Z1kv", words)
+        self.calls.calls.append(CudaLaunch(t=t / 1e3, correlation=number, arguments=arguments, site=line(at)))
         self.journal.kernels.append(
             CudaKernel(start=gpu[0] / 1e3, end=gpu[1] / 1e3, name="k", device=device, stream=1, correlation=number)
         )

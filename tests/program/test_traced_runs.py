@@ -90,6 +90,14 @@ def test_copies_in_two_dimensions_are_rows():
         ("_Z1kN3foo3BarIPKfEEPKvRK3abc", (True, False, False)),
         ("_Z1kPFvPKfE", (True,)),
         ("extern_c", None),
+        # Static in a file, as nvcc names it; the second file has a name that looks like the beginning of one.
+        ("__nv_static_27__14_jacobi_cpp1_ii_31d0ee95__Z6jacobiPKfPKdfPdS3_", (False, False, True, True, True)),
+        ("__nv_static_24__11_a__Zed_cu_e251c242_1__Z1kPKfPf", (False, True)),
+        ("__nv_static_24__11_bbl_cpp1_ii_e251c242_extern_c", None),
+        ("__nv_static_400__11_bbl_cpp1_ii_e251c242__Z1kPKf", None),  # not as nvcc makes them
+        ("_ZN47_GLOBAL__N__d21a1e4b_9_kernel_cu_0bbf8a2b_123451kEPKfPf", (False, True)),
+        ("_ZN41_INTERNAL_d21a1e4b_9_kernel_cu_0bbf8a2b_11kIfEEvPKT_PS1_", (False, True)),
+        ("_ZN12_GLOBAL__N_11kEPKfPf", (False, True)),
     ],
 )
 def test_a_kernels_name_tells_which_parameters_it_cannot_write(kernel, writable):

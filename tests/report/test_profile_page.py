@@ -62,7 +62,7 @@ def test_the_title_answers(tmp_path):
     page = page_of(tmp_path, *MARKS, gpus=[gpu()])
     answer = (
         "./app arg (exit status 3): peak at least 800 MiB and at most 1000 MiB on the host at 1 s (phase solve), "
-        "500 MiB on gpu:0"
+        "+500 MiB on gpu:0 by all programs"
     )
     assert f"<h1>{answer}</h1>" in page
     assert f"<title>firsttouch: {answer}</title>" in page
@@ -264,7 +264,7 @@ def test_several_profiles_have_their_peaks_side_by_side(tmp_path):
     text = words(page)
     assert_states(page.splitlines(), "<h1>2 profiles of ./app arg</h1>")
     for i in range(2):
-        assert f"run-{i}, rank {i} 1000 MiB 1 s 500 MiB 4 s 5,000 1 exit status 3" in text
+        assert f"run-{i}, rank {i} 1000 MiB 1 s +500 MiB 4 s 5,000 1 exit status 3" in text
     svg = re.search(r"<svg.*?</svg>", page, re.DOTALL)[0]
     assert svg.count(">run-1, rank 1<") == 2
     assert "gpu:0: memory of all programs" in svg
@@ -305,7 +305,8 @@ def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
     done = call("report", directory, drawn_by_process=True)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "./app arg (exit status 3): peak at least 800 MiB and at most 1000 MiB on the host at 1 s, 500 MiB on gpu:0",
+        "./app arg (exit status 3): peak at least 800 MiB and at most 1000 MiB on the host at 1 s, "
+        "+500 MiB on gpu:0 by all programs",
         str(directory / "report.html"),
     ]
     assert "<svg" in (directory / "report.html").read_text()

@@ -6,7 +6,17 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.port.places import Places, line_of
-from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, NeededWait, PortBlock, PortFindings
+from firsttouch.advice.port.port_findings import (
+    CopyCalls,
+    CopyFate,
+    FilledFirst,
+    NeededWait,
+    PortBlock,
+    PortFindings,
+    TooEarly,
+    WaitCertainty,
+)
+from firsttouch.advice.port.wording import KEPT
 from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
@@ -57,9 +67,9 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
     changes = [
-        _edit_allocating(paired, strategy.allocator),
+        *_edits_allocating(paired, strategy.allocator, found.copy_calls),
         *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
-        *_edits_keeping_inputs(paired),
+        *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits),
         *_edits_freeing(run, {block.number for block in paired}, places),
         *_edits_of_copies(
@@ -69,6 +79,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         *_edits_of_copies(
             found.copy_calls, "keep", "shared", "keep {} of a host array that is now another buffer", "copy", "copies"
         ),
+        *_edits_of_copies(found.copy_calls, "keep", "kept", "keep {} and both arrays", "copy", "copies"),
     ]  # fmt: skip
     begin = compute_begins(run)
     if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
@@ -104,12 +115,16 @@ def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
 
-def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
+def _edits_allocating(blocks: Sequence[PortBlock], allocator: str, calls: Sequence[CopyCalls]) -> Iterator[Edit]:
     """The blocks are allocated as memory of both sides."""
+    if not blocks:
+        return
     size = sum(block.bytes for block in blocks)
-    arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
-    text = f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {arrays}"
-    return Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
+    replaced = sum(not (partner.window or partner.kept) for block in blocks for partner in block.partners)
+    text = (
+        f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {count(replaced, 'host array')}"
+    )
+    yield Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
@@ -121,34 +136,55 @@ def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tupl
 def _edits_of_copies(
     calls: Sequence[CopyCalls], what: str, fate: CopyFate, text: str, noun: str, several: str
 ) -> Iterator[Edit]:
-    """What becomes of the copies of a fate. text: with their number in its braces."""
-    rows = [row for row in calls if row.fate == fate]
-    if number := sum(row.copies for row in rows):
+    """What becomes of the copies of a fate, by why it does. text: with their number in its braces."""
+    by_reason: dict[str, list[CopyCalls]] = {}
+    for row in calls:
+        if row.fate == fate:
+            by_reason.setdefault(row.reason, []).append(row)
+    for rows in by_reason.values():
+        number, first = sum(row.copies for row in rows), rows[0]
+        why = KEPT[first.reason].text if first.reason else ""
+        parts = [f"{text.format(count(number, noun, several))}{f': {why}' if why else ''}"]
+        parts += [f"unless {first.unless}"] if first.unless else []
+        also = " (then drop these, and wait for the device there)" if first.unless and fate == "kept" else ""
         lines = _lines(row.place for row in rows)
-        yield Edit(what, text.format(count(number, noun, several)), lines, number, sum(row.bytes for row in rows))
+        yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
 
 
 def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
     """The calls by which the program then waits for the device."""
-    reads = [wait for wait in waits if wait.before == "reads"]
-    writes = [wait for wait in waits if wait.before == "writes"]
-    if reads:
-        text = "wait for the device in place of these copies, before the CPU reads"
-        yield Edit("wait", text, _lines(wait.copy for wait in reads), sum(wait.copies for wait in reads), 0)
-    if writes:
-        copies, _ = joined_lines(_lines(wait.copy for wait in writes))
-        text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
-        yield Edit("wait", text, _lines(wait.work for wait in writes), sum(wait.copies for wait in writes), 0)
+    alike: dict[tuple[TooEarly, WaitCertainty, bool], list[NeededWait]] = {}
+    for wait in waits:
+        alike.setdefault((wait.before, wait.certainty, wait.stays), []).append(wait)
+    for (before, certainty, stays), rows in alike.items():
+        copies, _ = joined_lines(_lines(wait.copy for wait in rows))
+        if before == "reads":
+            places = [wait.copy for wait in rows]
+            text = "wait for the device in place of these copies, before the CPU reads"
+            if stays:
+                text = "wait for the device after these copies, which stay, before the CPU uses the data"
+            unless = ", unless it reads only after the program's next wait"
+        else:
+            places = [wait.work for wait in rows]
+            is_read = before == "reads again"
+            what = "reads again what was" if is_read else "writes what was"
+            text = f"wait for the device after these kernels, before the CPU {what} copied at {copies}"
+            unless = f", unless it {'read' if is_read else 'wrote'} that before"
+        text += unless if certainty == "possible" else ""
+        yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
 
 
-def _edits_keeping_inputs(blocks: Sequence[PortBlock]) -> Iterator[Edit]:
-    """Host arrays that the CPU reads again after they were copied to a block that kernels may write."""
-    read = [block for block in blocks if block.may_write and block.is_read_again]
-    if read:
-        arrays = count(len(read), "host array")
-        text = f"keep {arrays}, which the CPU reads again, unless kernels only read the buffer"
-        lines = _lines(place for block in read for place in block.into.places)
-        yield Edit("keep", text, lines, len(read), sum(block.read_again or 0 for block in read))
+def _edits_of_fills(fills: Sequence[FilledFirst]) -> Iterator[Edit]:
+    """Fills that would destroy what the CPU has prepared for copies that are dropped."""
+    for is_needless in (True, False):
+        if rows := [row for row in fills if row.is_needless == is_needless]:
+            number = sum(row.fills for row in rows)
+            fills_named, buffers = count(number, "fill"), "the buffer" if number == 1 else "the buffers"
+            copies, _ = joined_lines(_lines(place for row in rows for place in row.copies))
+            text = f"drop {fills_named} of {buffers}, which the CPU's data at {copies} replace"
+            if not is_needless:
+                text = f"move {fills_named} of {buffers} to before the CPU prepares what was copied at {copies}"
+            yield Edit("omit", text, _lines(row.place for row in rows), number, sum(row.bytes for row in rows))
 
 
 def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:
@@ -167,12 +203,14 @@ def _edits_locking(
     named.
     """
     plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
-    touched = [partner.touched for partner in plain if partner.touched is not None]
+    touched = [partner for partner in plain if partner.touched is not None]
     if not plain:
         return []
     size = sum(partner.bytes for partner in plain)
     text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
     if len(touched) == len(plain):
-        return [Edit("lock", f"{text}, first touched there", _lines(touched), len(plain), size)]
+        sampled = ", as far as was sampled" if any(partner.may_miss_touches for partner in touched) else ""
+        lines = _lines(partner.touched for partner in touched if partner.touched)
+        return [Edit("lock", f"{text}, first touched there{sampled}", lines, len(plain), size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
     return [Edit("lock", f"{text}, which the copies use", lines, len(plain), size)]

@@ -92,7 +92,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),
         kernels=kernels_there(program, traced.title, prices),
     )
-    advice.traced = replace(answer, not_priced=not_priced(run, answer, why_not_priced))
+    advice.traced = replace(answer, not_priced=not_priced(run, found, answer, why_not_priced))
     return advice
 
 

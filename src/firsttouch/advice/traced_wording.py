@@ -162,7 +162,7 @@ def unseen_of(run: TracedRun) -> list[str]:
     return texts
 
 
-def not_priced(run: TracedRun, traced: TracedAdvice, why: str) -> list[str]:
+def not_priced(run: TracedRun, found: PortFindings, traced: TracedAdvice, why: str) -> list[str]:
     """What is in no time, in phrases. why: why the program as it is has none, or ''."""
     texts = []
     if traced.kernel_ms:
@@ -174,6 +174,8 @@ def not_priced(run: TracedRun, traced: TracedAdvice, why: str) -> list[str]:
     streams = {step.call.stream for step in run.steps if isinstance(step, TracedCopy)}
     if len(streams) > 1:
         texts.append(f"overlap of copies on {len(streams)} streams")
+    if kept := sum(row.copies for row in found.copy_calls if row.fate == "kept"):
+        texts.append(f"in unified memory, {count(kept, 'copy', 'copies')} kept with the host array")
     texts.append("host arrays that are never copied")
     return [*texts, *([f"the unchanged program ({why})"] if why else ())]
 

@@ -14,7 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
-from firsttouch.advice.port.wording import other_copies, wait_words
+from firsttouch.advice.port.wording import other_copies, turns_words, wait_words
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -128,9 +128,8 @@ def _about(block: PortBlock) -> str:
     for word, way in (("in", block.into), ("out", block.out)):
         if way.copies:
             parts.append(f"{word} {way.copies:,}x")
-    windows = [partner for partner in block.partners if partner.window]
-    if windows:
-        parts.append(f"parts of a host array of {format_size(sum(partner.bytes for partner in windows), 3)} in turn")
+    if in_turn := turns_words(block):
+        parts.append(in_turn)
     elif block.ranges > 1:
         parts.append(f"{block.ranges} host ranges")
     again = [f"the CPU reads about {format_size(block.read_again or 0, 3)} of it again"] if block.is_read_again else []
@@ -140,7 +139,8 @@ def _about(block: PortBlock) -> str:
 def _wait_lines(port: PortFindings) -> Iterator[str]:
     """The waits that a unified version needs."""
     for number, wait in enumerate(port.waits[:_MOST_WAITS]):
-        yield _row("waits" if not number else "", "assumed", wait_words(wait))
+        certainty = "assumed" if wait.certainty == "likely" else "possible"
+        yield _row("waits" if not number else "", certainty, wait_words(wait))
     if more := port.waits[_MOST_WAITS:]:
         yield _row("", "assumed", f"{counted(len(more), 'more wait')} in the JSON (--json)")
 
@@ -149,7 +149,7 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
     head = "copies"
     for row in port.needless[:_MOST_COPIES]:
         side = "device" if row.direction == "h2d" else "host"
-        text = f"{counted(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
+        text = f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
         text += f" bytes that the {side} already has from {where(row.since, row.place)}"
         text += compared_part(row.compared, row.each)
@@ -176,8 +176,12 @@ def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
 
 
 def _hazard_lines(port: PortFindings) -> Iterator[str]:
-    head = "first"
-    groups = grouped(port.counted)
+    """What has to be fixed first, and what is only to be noted."""
+    for head, to_fix in (("first", True), ("notes", False)):
+        yield from _finding_lines(head, port, grouped(row for row in port.counted if row.to_fix == to_fix))
+
+
+def _finding_lines(head: str, port: PortFindings, groups: Sequence[Sequence[PortFinding]]) -> Iterator[str]:
     names = {block.number: short(block.name, 40) for block in port.blocks if block.name}
     for number, group in enumerate(groups):
         first, rule = group[0], all_rules()[group[0].kind]

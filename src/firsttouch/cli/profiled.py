@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
+from firsttouch.advice.port.places import failed_words, unfinished_words, where
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
 from firsttouch.profile.program_names import program_command
-from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
+from firsttouch.profile.summary import BriefRow, GpuRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation, OfProcess
 from firsttouch.records.text import percent
@@ -44,7 +48,7 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
         "trace": _wrapped(_trace(summary)),
         "pages": _wrapped(_pages(summary)),
     }
-    last = [*_cut(_wrapped(_unseen(summary)), _MOST_UNSEEN_LINES), *_wrapped(_cost(summary)), *files]
+    last = [*_cut(_wrapped(_unseen(summary)), _MOST_UNSEEN_LINES), *_flat(_wrapped(_cost(summary))), *files]
     return [*_fitted(sections, MOST_LINES - len(last)), *last]
 
 
@@ -60,9 +64,27 @@ _CUTS_WITH_LINES = (
 """The same where it is told what lines cost, which says more than phases and sums of copies."""
 
 
-def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
-    """The lines of all sections, or as many as there is room for, and how many are left out of which."""
-    excess, cut = sum(map(len, sections.values())) - room, dict[str, int]()
+_Rows: TypeAlias = list[list[str]]
+"""The lines of each row."""
+
+
+def _flat(rows: _Rows) -> list[str]:
+    return [line for row in rows for line in row]
+
+
+def _first_rows(rows: _Rows, most: int) -> _Rows:
+    """The rows that have room in so many lines, at least the beginning of the first."""
+    ends = list(accumulate(map(len, rows)))
+    whole = rows[: bisect_right(ends, most)]
+    if whole or not rows or most < 1:
+        return whole
+    return [[*rows[0][: most - 1], f"{rows[0][most - 1]}\N{HORIZONTAL ELLIPSIS}"]]
+
+
+def _fitted(rows_of: Mapping[str, _Rows], room: int) -> list[str]:
+    """The lines of all sections, or as many as there is room for, and how many rows are left out of which."""
+    sections, cut = {name: _flat(rows) for name, rows in rows_of.items()}, dict[str, int]()
+    excess = sum(map(len, sections.values())) - room
     if excess > 0:
         excess += 1  # the line that says so
         for name, kept in _CUTS_WITH_LINES if sections["lines"] else _CUTS:
@@ -70,14 +92,24 @@ def _fitted(sections: Mapping[str, list[str]], room: int) -> list[str]:
             removed += name == "phases" and len(sections[name]) == removed + 1  # which has nothing but a heading then
             cut |= {name: cut.get(name, 0) + removed} if removed else {}
             excess -= removed
-    shown = [line for name, of in sections.items() for line in of[: len(of) - cut.get(name, 0)]]
+    shown = {name: _first_rows(rows, len(sections[name]) - cut.get(name, 0)) for name, rows in rows_of.items()}
+    texts = [line for rows in shown.values() for line in _flat(rows)]
     if cut:
-        shown.append(_row("", f"{sum(cut.values())} more in the report: {', '.join(n for n in sections if n in cut)}"))
-    return shown
+        left = sum(len(rows_of[name]) - len(shown[name]) for name in cut)
+        texts.append(_row("", f"{_more(left)}: {', '.join(n for n in sections if n in cut)}"))
+    return texts
 
 
-def _cut(rows: list[str], most: int) -> list[str]:
-    return rows if len(rows) <= most else [*rows[: most - 1], _row("", f"{len(rows) - most + 1} more in the report")]
+def _cut(rows: _Rows, most: int) -> list[str]:
+    if sum(map(len, rows)) <= most:
+        return _flat(rows)
+    first = _first_rows(rows, most - 1)
+    return [*_flat(first), _row("", _more(len(rows) - len(first)))]
+
+
+def _more(rows: int) -> str:
+    """rows: that are left out; 0: only the end of one is."""
+    return f"{rows} more in the report" if rows else "more in the report"
 
 
 def of_rank(summary: ProfileSummary) -> str:
@@ -86,14 +118,14 @@ def of_rank(summary: ProfileSummary) -> str:
     return f"{f'rank {summary.rank}: ' if summary.rank else ''}{headline(summary)}{ended}"
 
 
-def _wrapped(rows: Iterable[str]) -> list[str]:
+def _wrapped(rows: Iterable[str]) -> _Rows:
     """The rows, each without line breaks, and long ones on several lines."""
     width = text_width(sys.stderr)
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent=" " * _HEAD, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
     )
     plain = [_BREAKS.sub(" ", row)[:_LONGEST] for row in rows]
-    return [line for row in plain for line in (wrapper.wrap(row) if len(row) > width else [row])]
+    return [wrapper.wrap(row) if len(row) > width else [row] for row in plain]
 
 
 def _row(head: str, text: str) -> str:
@@ -120,29 +152,29 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
             text = f"{format_size(pss.bytes, 3)} of {format_size(beside, 3)} at {format_seconds(pss.t)}"
             yield _row("", f"with shared pages counted once (PSS) {text}")
     for gpu in summary.gpus:
-        if gpu.rise is None:
-            yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
-            if gpu.shared:
-                yield _row("", gpu.shared)
-            continue
         about = f"({', '.join(word for word in (gpu.model, gpu.source) if word)})"
-        at = f"{format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
-        if gpu.only_own:
-            yield _row(gpu.name, f"{format_size(gpu.rise.bytes, 3)} of the target's processes at {at} {about}")
-            if gpu.shared:
-                yield _row("", gpu.shared)
-            continue
-        if not gpu.rise.bytes:
-            yield _row(gpu.name, f"no more than the {_size(gpu.before)} that were in use before {about}")
-            continue
-        text = f"+{format_size(gpu.rise.bytes, 3)} at {at}"
-        if gpu.before is not None:
-            text += f" over {format_size(gpu.before, 3)} before"
-        if gpu.own is not None:
-            text += f"; the target's processes {format_size(gpu.own.bytes, 3)}, read at {format_seconds(gpu.own.t)}"
-        yield _row(gpu.name, f"{text} {about}")
+        yield _row(gpu.name, f"{'; '.join(_of_gpu(gpu)) or 'unknown'} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
+
+
+def _of_gpu(gpu: GpuRow) -> Iterator[str]:
+    """The memory of the target on a GPU, as far as it is known, and that of all programs."""
+    whose = {
+        "processes": "of the target's processes",
+        "allocations": "allocated, without managed memory,",
+    }
+    if gpu.told is not None and gpu.peak_of in whose:
+        at = f"{format_seconds(gpu.told.t)}{_within(gpu.told.phase)}"
+        yield f"{format_size(gpu.told.bytes, 3)} {whose[gpu.peak_of]} at {at}"
+    if gpu.rise is None or gpu.only_own:
+        return
+    if not gpu.rise.bytes:
+        yield f"of the device, others included, no more than the {_size(gpu.before)} that were in use before"
+        return
+    text = f"of the device, others included, +{format_size(gpu.rise.bytes, 3)} at {format_seconds(gpu.rise.t)}"
+    text += _within(gpu.rise.phase)
+    yield text + (f" over {format_size(gpu.before, 3)} before" if gpu.before is not None else "")
 
 
 def _lines(summary: ProfileSummary) -> Iterator[str]:
@@ -284,8 +316,9 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     ]
     kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
-    at_least = "(at least) " if trace.lost or trace.left_out or trace.damaged else ""
-    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or 'none'}; {kernels}; {trace.allocations:,} allocations"
+    none = f"none before it ended with exit status {summary.status}" if summary.status else "none"
+    at_least = "(at least) " if trace.lost or trace.left_out or trace.unfinished or trace.damaged else ""
+    done = f"{together}copies {at_least}{'; '.join(copies[:3]) or none}; {kernels}; {trace.allocations:,} allocations"
     yield _row(head, done)
     of_each = trace.by_process if len(trace.by_process) > 1 else []
     for of_process in of_each[:_MOST_PROCESSES]:
@@ -296,8 +329,10 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:
             yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
-    if trace.lost or trace.left_out:
-        yield _row("", f"{trace.lost + trace.left_out:,} records were lost, for lack of room")
+    lost = trace.lost + trace.left_out
+    lost_words = f"{lost:,} records were lost, for lack of room" if lost else ""
+    for text in filter(None, [failed_words(trace.failed), unfinished_words(trace.unfinished), lost_words]):
+        yield _row("", text)
 
 
 def _of_process(summary: ProfileSummary, row: OfProcess) -> str:
@@ -318,8 +353,7 @@ def _largest(by_cause: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _place(place: CallLocation) -> str:
-    where = f"{place.source}:{place.line}" if place.source else place.file
-    return f"{short(place.function, 30) or '?'} {_end(where, 40)}".strip()
+    return short(where(place), 80)
 
 
 def _end(path: str, most: int) -> str:
@@ -353,7 +387,7 @@ def _cost(summary: ProfileSummary) -> Iterator[str]:
     if cost is None:
         return
     busy = cost.cpu + cost.helper_cpu
-    text = f"{format_seconds(busy)} of a processor"
+    text = f"of this profile: {format_seconds(busy)} of a processor"
     if cost.busy is not None and cost.locked is not None:
         text += f" ({percent(cost.busy)}), {format_seconds(cost.lock) if cost.lock else '0 s'} under the target's "
         text += f"memory lock ({percent(cost.locked)})"

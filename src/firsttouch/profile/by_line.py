@@ -8,15 +8,17 @@ Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from firsttouch.profile.calls import (
+    OF_CALL,
     PAGE_LOCKED,
     CudaBlock,
     CudaLaunch,
@@ -25,6 +27,7 @@ from firsttouch.profile.calls import (
     CudaWait,
     TracedCalls,
 )
+from firsttouch.profile.copied_for import launches_of_copies
 from firsttouch.profile.cuda import CudaCopy, ProcessJournal
 from firsttouch.profile.gpu_work import GpuWork
 from firsttouch.profile.link import LinkSpeed, LinkWay, ReachedSpeed, TimedCopy
@@ -56,16 +59,17 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     device, by libraries alone, or of PREALLOCATED bytes and more, which are half of the memory that the program
     obtained; queries: of free memory, by libraries alone.
 
-    library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it.
-    calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of the host's side of the copies;
-    memory_of: the library that obtained it, if it is page-locked and a library did, maybe to take on the way what
-    the program has elsewhere. rounds: how many times the line did it, where calls without a kernel between them are
-    one time. seconds: on the link, None if no record tells; best: what page-locked memory would take for the same
-    copies, None if unknown. saves: what page-locking would save on the link, at most; None if nothing, if it is
-    unknown, or if the line copies once only, since locking memory takes about as long as copying it. waited: how
-    long the program waited, at most; idle: for how long GPUs stood idle because of it, at most. held: bytes of the
-    device that were allocated; of what is copied again, those of the different contents, which would have to stay
-    on the other side. compared: of how many bytes samples are, of `h2d` and `d2h` together. certainty: exact:
+    library: the one that made the call, if no line of the user is known to lead to it; is_its_own: none leads to it;
+    kernels: of its own copies, the user's line that launched the kernels which were given what came to the device, or
+    had been given what went to the host. calls: round trips are counted once. h2d, d2h: bytes over the link. memory: of
+    the host's side of the copies; memory_of: the library that obtained it, if it is page-locked and a library did,
+    maybe to take on the way what the program has elsewhere. rounds: how many times the line did it, where calls without
+    a kernel between them are one time. seconds: on the link, None if no record tells; best: what page-locked memory
+    would take for the same copies, None if unknown. saves: what page-locking would save on the link, at most; None if
+    nothing, if it is unknown, or if the line copies once only, since locking memory takes about as long as copying it.
+    waited: how long the program waited, at most; idle: for how long GPUs stood idle because of it, at most. held: bytes
+    of the device that were allocated; of what is copied again, those of the different contents, which would have to
+    stay on the other side. compared: of how many bytes samples are, of `h2d` and `d2h` together. certainty: exact:
     recorded; seen: all bytes were compared; possible: some were; at most: a bound.
     """
 
@@ -75,6 +79,7 @@ class LineRow(msgspec.Struct, frozen=True, kw_only=True):
     first_way: Literal["", "h2d", "d2h"] = ""
     library: str = ""
     is_its_own: bool = False
+    kernels: CallLocation | None = None
     calls: int = 0
     rounds: int = 0
     h2d: int = 0
@@ -196,16 +201,15 @@ class _ProcessReader:
     def __init__(self, process: TracedProcess, places: UserPlaces) -> None:
         self._calls, journal = process.calls.calls, process.journal
         self._pid, self._places = process.calls.pid, places
-        launched = {
-            call.correlation & 0xFFFFFFFF: call.t  # of a graph, its kernels have numbers of their own
-            for call in self._calls
-            if isinstance(call, _LAUNCHING)
-        }
+        moves = [call for call in self._calls if isinstance(call, CudaMove) and call.what == "copy"]
+        self._launches = launches_of_copies(self._calls, [move for move in moves if places.of(move.site).is_its_own])
+        launched = {call.correlation & OF_CALL: call.t for call in self._calls if isinstance(call, _LAUNCHING)}
         self.work = GpuWork(journal, launched)
-        self._records: defaultdict[tuple[int, int], list[CudaCopy]] = defaultdict(list)
-        """By correlation and bytes: copies of a batch or of a graph have the same correlation. The last comes first."""
-        for record in reversed(journal.copies):
-            self._records[record.correlation, record.bytes].append(record)
+        self._records: defaultdict[tuple[int, int], deque[CudaCopy]] = defaultdict(deque)
+        """By correlation and bytes: copies of a batch or of a graph have the same correlation."""
+        for record in sorted(journal.copies, key=attrgetter("start")):
+            if record.direction != "set":  # which is no copy
+                self._records[record.correlation, record.bytes].append(record)
         self.copies: list[_Copy] = []
         self.sums: defaultdict[tuple[int, CostKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
@@ -293,12 +297,13 @@ class _ProcessReader:
         if call.what != "copy" or call.captured:
             return
         nbytes = call.bytes * call.rows
-        records = self._records.get((call.correlation, nbytes)) if call.correlation else None
-        record = records.pop() if records else None
+        record = self._record(call, nbytes)
         way = record.direction if record else call.direction
         if way not in ("h2d", "d2h"):
             return
         place, memory = self._places.of(call.site), _memory_of(call, record, way)
+        if launch := self._launches.get(id(call)):
+            place = self._places.with_kernels(place, launch)
         copy = _Copy(
             process=self._pid,
             place=place,
@@ -315,6 +320,15 @@ class _ProcessReader:
         self._find_origin(copy, call)
         if call.blocking or self._was_held_back(call, copy, record):
             self._wait(place, call, record)
+
+    def _record(self, call: CudaMove, nbytes: int) -> CudaCopy | None:
+        """The first record of a copy that is of no other: if it can be, one of its direction."""
+        records = self._records.get((call.of_call, nbytes)) if call.correlation else None
+        if not records:
+            return None
+        record = next((record for record in records if record.direction == call.direction), records[0])
+        records.remove(record)
+        return record
 
     def _was_held_back(self, call: CudaMove, copy: _Copy, record: CudaCopy | None) -> bool:
         """Whether a copy to the device from pageable memory returned only after earlier work had ended, for the driver
@@ -383,7 +397,7 @@ def _joined(readers: Sequence[_ProcessReader]) -> list[LineRow]:
 
 
 def _where(place: UserPlace) -> dict[str, Any]:
-    return {"place": place.place, "library": place.library, "is_its_own": place.is_its_own}
+    return {f: getattr(place, f) for f in place.__struct_fields__}
 
 
 def _rounds(copies: Sequence[_Copy]) -> int:

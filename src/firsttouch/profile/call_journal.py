@@ -1,7 +1,7 @@
 """Reads the calls of traced programs from journals of version 2 and later, in program order.
 
-What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. The
-kernels of a graph have the correlation of its launch; each gets a number of its own here.
+What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. What a
+graph runs, and the copies of a batch, have the correlation of one call; each gets a number of its own here.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from firsttouch.profile.calls import (
 from firsttouch.profile.content import Profile
 from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import (
+    DIRECTIONS,
     JournalFile,
     JournalReader,
     PlaceColumn,
@@ -77,6 +78,8 @@ _GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
 """A kernel that ran: start, name, seconds, and the number of its shape."""
+_Copied: TypeAlias = tuple[int, CopyDirection, int, float]
+"""A copy or a fill that ran: start, way, bytes and seconds."""
 VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
     r"|npp\w*|cufile\w*|nvjpeg\w*|nvJitLink|cudart)\.so"
@@ -155,6 +158,27 @@ _MOVE_FIELDS = (
 )
 
 
+def _times_of_several(asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[_Copied]) -> list[float | None]:
+    """What each copy or fill of one call took, by its way and bytes, or by its bytes alone where no record has that
+    way. Those that are alike have their times in their order; None if there are not as many records.
+    """
+    times: list[float | None] = [None] * len(asked)
+    left = sorted(ran)
+    for by_way in (True, False):
+        alike: defaultdict[tuple[object, int], tuple[list[int], list[_Copied]]] = defaultdict(lambda: ([], []))
+        for place, (way, nbytes) in enumerate(asked):
+            if times[place] is None:
+                alike[way if by_way else way == "set", nbytes][0].append(place)
+        for record in left:
+            alike[record[1] if by_way else record[1] == "set", record[2]][1].append(record)
+        for places, records in alike.values():
+            if len(places) == len(records):
+                for place, record in zip(places, records, strict=True):
+                    times[place] = record[3]
+        left = sorted(r for places, records in alike.values() if len(places) != len(records) for r in records)
+    return times
+
+
 class _CallReader(JournalReader):
     """Reads the calls of one journal."""
 
@@ -172,6 +196,10 @@ class _CallReader(JournalReader):
         """Of launches of graphs: the places of their kernels in the list of calls, by correlation."""
         self._of_graphs: defaultdict[int, list[_Kernel]] = defaultdict(list)
         """The kernels that graphs ran, by correlation."""
+        self._several: defaultdict[int, list[int]] = defaultdict(list)
+        """Of calls that may copy or fill several times, as graphs and batches do: the places of that in the list of
+        calls, by correlation.
+        """
         self._unknown: dict[int, str] = {}
         """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
@@ -200,7 +228,7 @@ class _CallReader(JournalReader):
             self._read_all(before.layout)
         except struct.error:
             raise file.broken() from None
-        self._all.pid = file.pid
+        self._all.pid, self._all.failed = file.pid, tuple(self._failed_calls())
         self._finish()
         return self._all
 
@@ -234,6 +262,8 @@ class _CallReader(JournalReader):
             "reserved": self._add_reserved,
             "runtime": self._add_runtime,
             "view": self._add_view,
+            "unfinished": self._add_unfinished,
+            "failure": self._add_failure,
         }
         adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
@@ -271,13 +301,25 @@ class _CallReader(JournalReader):
         self._all.calls = [calls[place] for place in np.argsort(places, kind="stable").tolist()]
         launches = rows["launch"][1]
         odd = np.flatnonzero((launches["flags"] & _BY_GRAPH != 0) | (launches["arguments"] == 0))
-        at = np.searchsorted(np.sort(places), rows["launch"][0][odd]).tolist()
+        ordered = np.sort(places)
+        at = np.searchsorted(ordered, rows["launch"][0][odd]).tolist()
         for place, (correlation, flags) in zip(at, launches[odd][["correlation", "flags"]].tolist(), strict=True):
             if flags & _BY_GRAPH:
                 self._graphs[correlation].append(place)
             else:
                 self._unknown[correlation] = ""
+        self._find_several(np.searchsorted(ordered, rows["move"][0]), rows["move"][1])
         self._take_times(rows["kernel"], rows["copy"])
+
+    def _find_several(self, places: PlaceColumn, moves: Rows) -> None:
+        import numpy as np
+
+        ran = (moves["correlation"] != 0) & (moves["what"] <= _MOVES.index("fill"))
+        numbers, counts = np.unique(moves["correlation"][ran], return_counts=True)
+        several = ran & np.isin(moves["correlation"], numbers[counts > 1])
+        several |= ran & (moves["flags"] & _MOVED_BY_GRAPH != 0)
+        for place, correlation in zip(places[several].tolist(), moves["correlation"][several].tolist(), strict=True):
+            self._several[correlation].append(place)
 
     def _add_other(self, call: CudaCall) -> None:
         """Adds a call of a kind of which there are few."""
@@ -322,20 +364,42 @@ class _CallReader(JournalReader):
         for correlation, start, name, shape, seconds in zip(*fields, _seconds(by_graphs).tolist(), strict=True):
             self._of_graphs[correlation].append((start, names[name], seconds, shape))
         places, ran = places[~of_graphs], ran[~of_graphs]
-        order = np.argsort(np.concatenate([places, copies[0]]), kind="stable")
-        correlations = np.concatenate([ran["correlation"], copies[1]["correlation"]])[order].tolist()
-        seconds = np.concatenate([_seconds(ran), _seconds(copies[1])])[order].tolist()
+        copied_at, copied = copies
+        of_several = np.isin(copied["correlation"], [*self._several])
+        ran_in_several, copied_at, copied = copied[of_several], copied_at[~of_several], copied[~of_several]
+        order = np.argsort(np.concatenate([places, copied_at]), kind="stable")
+        correlations = np.concatenate([ran["correlation"], copied["correlation"]])[order].tolist()
+        seconds = np.concatenate([_seconds(ran), _seconds(copied)])[order].tolist()
         durations = self._all.durations = dict(zip(correlations, seconds, strict=True))
         if len(durations) < len(correlations):
             durations.clear()
             for correlation, took in zip(correlations, seconds, strict=True):
                 durations[correlation] = durations.get(correlation, 0.0) + took
+        self._add_several_times(ran_in_several)
         correlations, shapes = _columns(ran[ran["shape"] != 0], "correlation", "shape")
         self._all.shapes = dict(zip(correlations, map(self._shapes.__getitem__, shapes), strict=True))
         if self._unknown:
             for correlation, name in zip(*_columns(ran, "correlation", "name"), strict=True):
                 if correlation in self._unknown:
                     self._unknown[correlation] = names[name]
+
+    def _add_several_times(self, copied: Rows) -> None:
+        """Gives each copy and fill of a call of several a correlation of its own, and what it took."""
+        ran: defaultdict[int, list[_Copied]] = defaultdict(list)
+        fields = _columns(copied, "correlation", "start_stamp", "direction", "bytes")
+        for correlation, start, direction, nbytes, seconds in zip(*fields, _seconds(copied).tolist(), strict=True):
+            way = DIRECTIONS.get(direction, "unknown")
+            ran[correlation].append((start, "d2d" if way == "p2p" else way, nbytes, seconds))
+        for correlation, places in self._several.items():
+            moves = [move for place in places if isinstance(move := self._all.calls[place], CudaMove)]
+            asked = [("set" if move.what == "fill" else move.direction, move.bytes * move.rows) for move in moves]
+            times = _times_of_several(asked, ran[correlation])
+            first = len(self._graphs.get(correlation, ())) + 1  # after those of the kernels
+            for number, (place, move, took) in enumerate(zip(places, moves, times, strict=True), first):
+                of_its_own = (number << 32) | correlation
+                self._all.calls[place] = replace(move, correlation=of_its_own)
+                if took is not None:
+                    self._all.durations[of_its_own] = took
 
     def _shape_of(self, number: int) -> LaunchShape:
         try:
@@ -636,6 +700,7 @@ class _CallReader(JournalReader):
     def _losses(self) -> list[str]:
         unknown = sum(isinstance(call, CudaLaunch) and call.arguments is None for call in self._all.calls)
         counts = {
+            "copies and kernels that had not ended when the program or its context did": self._into.unfinished,
             "records that CUPTI had no room for": self._lost,
             "records that the journal had no room for": self._file.left_out,
             "launches with arguments that are not known": unknown,

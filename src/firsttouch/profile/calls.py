@@ -9,12 +9,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import CallSite, CopyDirection, MemoryKind, Runtime
+from firsttouch.profile.cuda import CallSite, CopyDirection, FailedCalls, MemoryKind, Runtime
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
 PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 """Places from which copies need no memory of the driver in between."""
+OF_CALL = 0xFFFFFFFF
+"""Of a correlation, what all have that one call moved or launched, each of which has a number of its own above it."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
 MoveCause: TypeAlias = Literal["call", "creation", "mapping"]
 """What made a copy: a call that copies, the creation of a buffer, or a mapping of one or its end."""
@@ -101,6 +103,11 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     site: CallSite = ()
     began: float | None = None
     cause: MoveCause = "call"
+
+    @property
+    def of_call(self) -> int:
+        """The correlation of the call, which may move several times."""
+        return self.correlation & OF_CALL
 
     @property
     def sampled_bytes(self) -> int:
@@ -214,8 +221,9 @@ LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
 
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. runtimes: that it used, but for CUDA. incomplete: what is missing, in sentences;
-    is_partial: records are. shapes: of kernels, by correlation.
+    correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
+    kernels, by correlation. failed: calls that returned an error, which are not among `calls`. runtimes: that it used,
+    but for CUDA.
     """
 
     pid: int
@@ -225,3 +233,4 @@ class TracedCalls(msgspec.Struct):
     is_partial: bool = False
     shapes: dict[int, LaunchShape] = {}
     runtimes: list[Runtime] = []
+    failed: tuple[FailedCalls, ...] = ()

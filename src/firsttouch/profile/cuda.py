@@ -104,6 +104,18 @@ class LayerNotice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class FailedCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of one function of the driver from one place that returned the same error. error: its number, as the driver
+    has it; t: when the first did.
+    """
+
+    t: float
+    function: str
+    error: int
+    calls: int
+    site: CallSite = ()
+
+
 @dataclass
 class ProcessJournal:
     """What one process wrote, in seconds of CLOCK_MONOTONIC. Marks are in the order of time; the rest is in the order
@@ -121,6 +133,9 @@ class ProcessJournal:
     notices: list[LayerNotice] = field(default_factory=list)
     lost: int = 0
     """Records for which CUPTI had no room."""
+    unfinished: int = 0
+    """Copies and kernels that had not ended when the program or its context did."""
+    failed: list[FailedCalls] = field(default_factory=list)
     left_out: int = 0
     """Records that are not in the journal, because it was full or the disk was."""
     damaged: bool = False

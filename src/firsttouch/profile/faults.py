@@ -295,7 +295,13 @@ class FaultRecorder:
             for site, line in of_python.items()
         ]
         return lines + [
-            Symbol(site=number, function=place.function, source=place.source, number=place.number)
+            Symbol(
+                site=number,
+                function=place.function,
+                source=place.source,
+                number=place.number,
+                headers=list(place.headers),
+            )
             for number, place in symbols
             if place.function or place.source
         ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.schema import TARGET_ENDED
-from firsttouch.profile.summary import HostRow, ProcessRow, ProfileSummary
+from firsttouch.profile.summary import GpuRow, HostRow, ProcessRow, ProfileSummary
 
 MOST_NAMED = 3
 """The most GPUs that the headline names, those with the largest rises."""
@@ -24,14 +24,13 @@ def headline(summary: ProfileSummary) -> str:
     elif peak := summary.host.peak:
         inside = f" (phase {short(peak.phase, 40)})" if peak.phase else ""
         parts.append(f"peak {host_peak(summary.host)} on the host at {format_seconds(peak.t)}{inside}")
-    rises = sorted(((gpu.rise.bytes, gpu.name) for gpu in summary.gpus if gpu.rise), reverse=True)
-    named = {name for rise, name in rises[:MOST_NAMED] if rise} or {name for _, name in rises[:1]}
-    parts += [
-        f"{format_size(gpu.rise.bytes, 3)} on {short(gpu.name, 20)}"
-        for gpu in summary.gpus
-        if gpu.rise and gpu.name in named
-    ]
-    if further := sum(rise > 0 for rise, name in rises if name not in named):
+    peaks = sorted(((gpu.told.bytes, gpu.name) for gpu in summary.gpus if gpu.told), reverse=True)
+    named = {name for size, name in peaks[:MOST_NAMED] if size} or {name for _, name in peaks[:1]}
+    told = [gpu for gpu in summary.gpus if gpu.told and gpu.name in named]
+    parts += [f"{gpu_peak(gpu)} on {short(gpu.name, 20)}" for gpu in told]
+    if any(gpu.peak_of == "all programs" for gpu in told):
+        parts[-1] += " by all programs"
+    if further := sum(size > 0 for size, name in peaks if name not in named):
         parts.append(f"less on {further} more")
     outlived = f"; {text}" if (text := went_on(summary)) else ""
     failed = f" (exit status {summary.status})" if summary.status else ""
@@ -68,6 +67,12 @@ def host_peak(host: HostRow) -> str:
     least = f"at least {format_size(host.least, 3)} and " if host.least is not None else ""
     most = host.most if host.most is not None else host.peak.bytes if host.peak is not None else 0
     return f"{least}at most {format_size(most, 3)}"
+
+
+def gpu_peak(gpu: GpuRow) -> str:
+    """The peak of a GPU that is told: of the target's processes, what they allocated or, with +, of all programs."""
+    words = {"processes": "{}", "allocations": "{} allocated", "all programs": "+{}"}
+    return words[gpu.peak_of].format(format_size(gpu.told.bytes, 3)) if gpu.told and gpu.peak_of else "?"
 
 
 def went_on(summary: ProfileSummary) -> str:

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from inspect import signature
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.base.errors import UsageError
@@ -33,6 +35,7 @@ from firsttouch.profile.cuda import (
     CudaCopy,
     CudaFree,
     CudaKernel,
+    FailedCalls,
     LayerNotice,
     MemoryKind,
     ProcessJournal,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 
 # The profiler imports no numpy, whose threads need address space that a limit may not leave.
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
-_DIRECTIONS: Mapping[int, CopyDirection] = {
+DIRECTIONS: Mapping[int, CopyDirection] = {
     1: "h2d",
     2: "d2h",
     3: "h2d",  # into an array
@@ -65,6 +68,8 @@ _MAGIC = b"FTJRNL\r\n"
 _WHATS: tuple[Literal["begin", "end", "instant"], ...] = ("begin", "end", "instant")
 _LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "host")
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
+_VERSIONED = re.compile(r"(?:_v\d+)?(?:_pt[ds][sz])?$")
+"""What the name of a function of the driver has at its end, beside what programs write."""
 _AT_ONCE = 1 << 22
 _WORK = ("launch", "move", "copy", "kernel")
 PlaceColumn: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -390,6 +395,8 @@ class JournalReader:
         self._texts: dict[int, str] = {0: ""}
         self._sites: dict[int, CallSite] = {0: ()}
         self._calls: dict[int, int] = {}
+        self._failed: dict[int, FailedCalls] = {}
+        """By correlation."""
         self._clock = _Clock([])
         self._is_traced = False
         self._has_end = True
@@ -409,6 +416,7 @@ class JournalReader:
         if damage := self._damage():
             into.damaged = True
             into.notices.append(LayerNotice(t=self._file.opened, layer="trace", text=damage))
+        into.failed = self._failed_calls()
         into.pid, into.opened, into.left_out = self._file.pid, self._file.opened, self._file.left_out
         into.marks.sort(key=lambda mark: mark.t)
         return into
@@ -453,6 +461,8 @@ class JournalReader:
             "call": self._add_call,
             "lost": self._add_lost,
             "runtime": self._add_runtime,
+            "unfinished": self._add_unfinished,
+            "failure": self._add_failure,
         }
         adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
         return {layout[name].kind: add for name, add in adders.items()}
@@ -485,6 +495,22 @@ class JournalReader:
 
     def _add_lost(self, records: int) -> None:
         self._into.lost += records
+
+    def _add_unfinished(self, records: int) -> None:
+        self._into.unfinished += records
+
+    def _add_failure(self, time: int, function: int, error: int, correlation: int, site: int) -> None:
+        name, frames = _VERSIONED.sub("", self._text_of(function)), self._site_of(site)
+        self._failed[correlation] = FailedCalls(t=time * 1e-9, function=name, error=error, calls=1, site=frames)
+
+    def _failed_calls(self) -> list[FailedCalls]:
+        """Those that failed, alike ones together, in the order of the first."""
+        alike: dict[tuple[object, ...], FailedCalls] = {}
+        for failed in sorted(self._failed.values(), key=attrgetter("t")):
+            key = failed.function, failed.error, failed.site
+            known = alike.get(key)
+            alike[key] = failed if known is None else replace(known, calls=known.calls + 1)
+        return [*alike.values()]
 
     def _text_of(self, number: int) -> str:
         try:
@@ -543,6 +569,8 @@ class JournalReader:
         name: int,
     ) -> None:
         t, kind = self._time_of(stamp), memory_kind(memory)
+        if correlation in self._failed:
+            return
         if operation == 1:
             self._into.allocations.append(
                 CudaAllocation(
@@ -573,12 +601,14 @@ class JournalReader:
         correlation: int,
     ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
+        if correlation in self._failed:
+            return
         self._into.copies.append(
             CudaCopy(
                 start=start,
                 end=end,
                 bytes=bytes,
-                direction=_DIRECTIONS.get(direction, "unknown"),
+                direction=DIRECTIONS.get(direction, "unknown"),
                 device=device,
                 stream=stream,
                 source=memory_kind(source),
@@ -593,6 +623,8 @@ class JournalReader:
     ) -> None:
         start, end = self._span_of(start_stamp, end_stamp)
         text = self._text_of(name)
+        if correlation in self._failed:
+            return
         self._into.kernels.append(
             CudaKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
         )

@@ -84,7 +84,7 @@ def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -
     for line in profile.mappings:
         by_key.setdefault(line.key, []).append(line)
     chosen: dict[int, tuple[schema.Mappings, list[str]]] = {}
-    peaks = [("host", host.peak), *((gpu.name, gpu.rise) for gpu in gpus)]
+    peaks = [("host", host.peak), *((gpu.name, gpu.told) for gpu in gpus)]
     for place, peak in peaks:
         if peak is None:
             continue

@@ -217,12 +217,16 @@ class Site(ProfileLine, kw_only=True, tag="site"):
 
 
 class Symbol(ProfileLine, kw_only=True, tag="symbol"):
-    """What a site is: its function, and the line of the source if the file has debug information."""
+    """What a site is: its function, and the line of the source if the file has debug information.
+
+    headers: the other headers of the system, such as of the C++ library, that the code is inlined from, or into.
+    """
 
     site: NonNegative
     function: str = ""
     source: str = ""
     number: NonNegative = 0
+    headers: list[str] = []
 
 
 class Caller(ProfileLine, kw_only=True, tag="caller"):

@@ -27,7 +27,7 @@ from firsttouch.profile.process_rows import (
     page_sizes,
     process_rows,
 )
-from firsttouch.profile.readings import around, integer, last, near, peak_of, whole
+from firsttouch.profile.readings import around, integer, last, near, peak_of, phase_at, whole
 from firsttouch.profile.summary import (
     CostRow,
     CounterRow,
@@ -35,10 +35,13 @@ from firsttouch.profile.summary import (
     GpuRow,
     HostRow,
     NodeRow,
+    Peak,
+    PeakOf,
     ProfileSummary,
     Touches,
     Unseen,
 )
+from firsttouch.profile.trace import most_allocated
 from firsttouch.profile.traced import TraceSummary, device_numbers, traced
 
 MOST_PROCESSES = 200
@@ -54,7 +57,8 @@ def summarise(profile: Profile, link: LinkSpeed | None = None) -> ProfileSummary
     header, end = profile.header, profile.end
     host = _host(profile)
     rises = [rise_of(profile, gpu) for gpu in header.gpus]
-    gpus = [_gpu(profile, gpu, rise) for gpu, rise in zip(header.gpus, rises, strict=True)]
+    allocated = _allocated(profile)
+    gpus = [_gpu(profile, gpu, rise, allocated.get(gpu.name)) for gpu, rise in zip(header.gpus, rises, strict=True)]
     phases, is_found = phases_of(profile)
     ranges = phase_rows(profile, phases, rises)
     names = by_name(ranges)
@@ -172,7 +176,25 @@ def _most(profile: Profile, resident: Curve) -> float:
     return most
 
 
-def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRow:
+def _allocated(profile: Profile) -> dict[str, Peak]:
+    """The most that the traced processes had allocated at once on each GPU, by its name."""
+    journals = [journal for journal in profile.journals if journal.traced]
+    peaks = dict[str, Peak]()
+    for name, number in device_numbers(profile.header).items():
+        if (most := most_allocated(journals, number)) is not None:
+            t = most[0] - profile.header.clock
+            peaks[name] = Peak(bytes=most[1], t=t, phase=phase_at(profile.phases, t))
+    return peaks
+
+
+def _peak_of(own: Peak | None, allocated: Peak | None, rise: Peak | None) -> PeakOf:
+    """Whose memory the peak is that is told. Processes are read rarely: less than they had allocated is not theirs."""
+    if own is not None and (allocated is None or own.bytes >= allocated.bytes):
+        return "processes"
+    return "allocations" if allocated is not None else "all programs" if rise is not None else ""
+
+
+def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None, allocated: Peak | None) -> GpuRow:
     rows = []
     for key, curve in gpu_curves(profile, gpu.name).items():
         process, peak = profile.processes.get(key), peak_of(profile, curve)
@@ -180,6 +202,7 @@ def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRo
             pid, name = (process.pid, process.name) if process else (0, "")
             rows.append(GpuProcess(key=key, pid=pid, name=name, peak=peak))
     reserved = profile.curve(gpu.name, "reserved")
+    own, highest = peak_of(profile, own_of(profile, gpu.name)), peak_of(profile, rise)
     return GpuRow(
         name=gpu.name,
         model=gpu.model,
@@ -188,8 +211,10 @@ def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRo
         before=gpu.before.used,
         reserved=last(reserved) if reserved is not None else gpu.before.reserved,
         peak=peak_of(profile, profile.curve(gpu.name, "used")),
-        rise=peak_of(profile, rise),
-        own=peak_of(profile, own_of(profile, gpu.name)),
+        rise=highest,
+        own=own,
+        allocated=allocated,
+        peak_of=_peak_of(own, allocated, highest),
         at_end=last(rise),
         only_own=rise is not None and rise_of_all(profile, gpu) is None,
         processes=sorted(rows, key=lambda row: -row.peak.bytes)[:MOST_PROCESSES],
@@ -234,7 +259,7 @@ def _counters(profile: Profile) -> list[CounterRow]:
 
 def _trace(profile: Profile, phases: Sequence[TargetPhase], gpus: Sequence[GpuRow]) -> TraceSummary | None:
     numbers = device_numbers(profile.header)
-    peaks = {g.name: (numbers[g.name], g.rise.t) for g in gpus if g.rise is not None and g.name in numbers}
+    peaks = {g.name: (numbers[g.name], g.told.t) for g in gpus if g.told is not None and g.name in numbers}
     return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
 
 

@@ -5,6 +5,8 @@ Times are seconds since the start of the profile, sizes bytes. None is unknown; 
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
 from firsttouch.base.outputs import Output
@@ -36,11 +38,17 @@ class GpuProcess(SummaryPart, frozen=True, kw_only=True):
     peak: Peak
 
 
+PeakOf: TypeAlias = Literal["processes", "allocations", "all programs", ""]
+
+
 class GpuRow(SummaryPart, frozen=True, kw_only=True):
     """The memory of a GPU.
 
     before: used by all programs before the target was started; peak: used by all programs at most; rise: the most over
-    `before`. own: the most that the driver says the target's processes used together. reserved: by the driver.
+    `before`. own: the most that the driver says the target's processes used together. allocated: the most that
+    the target's recorded calls had allocated at once, without managed memory. reserved: by the driver.
+    peak_of: whose memory the peak is that is told first: of the target's processes, else of their allocations, else of
+    all programs, as `rise`; '' if none is known.
     only_own: whether `rise` is that of the target's processes, because the driver states no memory of all programs, as
     for GPUs that share the host's memory. by_process: why `own` is unknown. shared: why its memory must not be added to
     the host's, '' if it may.
@@ -55,12 +63,20 @@ class GpuRow(SummaryPart, frozen=True, kw_only=True):
     peak: Peak | None = None
     rise: Peak | None = None
     own: Peak | None = None
+    allocated: Peak | None = None
+    peak_of: PeakOf = ""
     at_end: int | None = None
     """The rise at the end."""
     only_own: bool = False
     processes: list[GpuProcess] = []
     by_process: str = ""
     shared: str = ""
+
+    @property
+    def told(self) -> Peak | None:
+        """The peak of the target, as far as it is known: that of `peak_of`."""
+        peaks = {"processes": self.own, "allocations": self.allocated, "all programs": self.rise}
+        return peaks[self.peak_of] if self.peak_of else None
 
 
 class HostRow(SummaryPart, frozen=True, kw_only=True):

@@ -63,7 +63,8 @@ class TouchPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a program that touched pages first. function: '' if unknown; source, line: '' and 0 if unknown.
 
     file: the program or library. through: the function of the C library that touched the page, if the place is a call
-    of it. samples: how many of its touches were sampled.
+    of it. headers: as of `Symbol`. samples: how many of its touches were sampled; since: when the first of them had
+    been, in seconds.
     """
 
     function: str
@@ -71,7 +72,9 @@ class TouchPlace(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     file: str
     through: str = ""
+    headers: tuple[str, ...] = ()
     samples: int
+    since: float = 0.0
 
 
 class RangeTouches(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +97,11 @@ class TouchIndex:
         self.sampled = bool(profile.touches) or any(layers)
         self._profile = profile
         keys = {process.key for process in profile.processes.values() if process.pid == pid}
-        rows = [(row, line.every) for line in profile.touches for row in line.rows if row[1] in keys]
+        rows = [(row, line.every, line.t) for line in profile.touches for row in line.rows if row[1] in keys]
         rows.sort(key=lambda row: row[0][3])
         self._rows = rows
-        self._starts = [row[3] for row, _ in rows]
-        self._reach = list(accumulate((row[3] + row[4] for row, _ in rows), max))
+        self._starts = [row[3] for row, *_ in rows]
+        self._reach = list(accumulate((row[3] + row[4] for row, *_ in rows), max))
         self._places: dict[int, TouchPlace] = {}
 
     def __bool__(self) -> bool:
@@ -108,21 +111,29 @@ class TouchIndex:
         """Of the addresses from `start` to before `end`, in whole granules of 64 KiB."""
         first, last = start // TOUCH_GRANULE, (end - 1) // TOUCH_GRANULE
         samples: defaultdict[int, float] = defaultdict(float)
+        since: dict[int, float] = {}
         threads: set[int] = set()
         every = 0
         number = bisect_right(self._starts, last) - 1
         while number >= 0 and self._reach[number] > first:
-            (site, _, thread, granule, granules, count), every_of_row = self._rows[number]
+            (site, _, thread, granule, granules, count), every_of_row, t = self._rows[number]
             common = min(granule + granules, last + 1) - max(granule, first)
             if common > 0:
                 samples[site] += count * common / granules
+                since[site] = min(t, since.get(site, t))
                 threads.add(thread)
                 every = every_of_row
             number -= 1
         places: Counter[TouchPlace] = Counter()
+        earliest: dict[TouchPlace, float] = {}
         for site, amount in samples.items():
-            places[self._place(site)] += max(1, round(amount))
-        ranked = tuple(msgspec.structs.replace(place, samples=count) for place, count in places.most_common())
+            place = self._place(site)
+            places[place] += max(1, round(amount))
+            earliest[place] = min(since[site], earliest.get(place, since[site]))
+        ranked = tuple(
+            msgspec.structs.replace(place, samples=count, since=earliest[place])
+            for place, count in places.most_common()
+        )
         return RangeTouches(
             places=ranked, threads=len(threads), samples=sum(place.samples for place in ranked), every=every
         )
@@ -146,5 +157,6 @@ class TouchIndex:
             line=symbol.number if symbol else 0,
             file=site.file if site else "",
             through=plain_name(through),
+            headers=tuple(symbol.headers) if symbol else (),
             samples=0,
         )

@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -328,6 +330,27 @@ def alive(journals: Iterable[ProcessJournal], t: float, device: int) -> list[Ali
             row.allocations += 1
             row.bytes += a.bytes
     return sorted(rows.values(), key=lambda row: row.bytes, reverse=True)
+
+
+def most_allocated(journals: Iterable[ProcessJournal], device: int) -> tuple[float, int] | None:
+    """The most bytes that the processes had allocated at once on the GPU of that number, and a time at which they had;
+    None without any. Managed memory is left out: where it was is not known.
+    """
+    edges = [
+        edge
+        for journal in journals
+        for block in _replay(journal.allocations, journal.frees, ())[0]
+        if (a := block.allocation).device == device and a.kind in ON_A_GPU and not a.kind.startswith("managed")
+        for edge in ((a.t, a.bytes), (block.end, -a.bytes))
+    ]
+    edges.sort()  # at one time, memory is released first
+    held = most = 0
+    at = 0.0
+    for (t, change), (following, _) in pairwise([*edges, (inf, 0)]):
+        held += change
+        if held > most:
+            most, at = held, t + min(1e-6, (following - t) / 2)  # a block is alive from its time on, but for rounding
+    return (at, most) if most else None
 
 
 class _Spans:

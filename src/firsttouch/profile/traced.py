@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -9,10 +10,10 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.profile import schema
-from firsttouch.profile.cuda import CallSite, ProcessJournal
+from firsttouch.profile.cuda import CallFrame, CallSite, FailedCalls, ProcessJournal
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
-from firsttouch.profile.symbols.lookup import symbolize
+from firsttouch.profile.symbols.lookup import is_of_the_system, symbolize
 from firsttouch.profile.trace import (
     CopyTotals,
     OfKernel,
@@ -32,6 +33,8 @@ MOST_EVENTS = 40_000
 """The most events of one process that trace.json has: the first ones."""
 _MANAGED = ("managed", "managed_static")
 _STATIC = ("device_static", "managed_static")
+_OF_HEADERS = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx|thrust|cub|cuda)::")
+"""Functions of the C++ library and of CUDA's, which are compiled into the program."""
 _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
 CallerTable: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
@@ -81,10 +84,20 @@ class OfProcess(msgspec.Struct, frozen=True, kw_only=True):
     allocations: int
 
 
+class FailedCallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls at one place that returned the same error. function: of the driver; error: its number in cuda.h."""
+
+    place: CallLocation
+    function: str
+    error: int
+    calls: int
+
+
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What CUDA did in the target. processes: those that were traced. lost: records for which CUPTI had no room;
-    left_out: those for which the journal had none; by_process: each of them, those with most bytes copied first. Times
-    are seconds.
+    left_out: those for which the journal had none; unfinished: copies and kernels that had not ended when the program
+    or its context did; failed: calls that returned an error, in their order, which count as nothing else; by_process:
+    each process, those with most bytes copied first. Times are seconds.
     """
 
     processes: int
@@ -104,6 +117,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     driver drops records without telling when they come faster than CUPTI takes them.
     """
     by_process: list[OfProcess] = []
+    unfinished: int = 0
+    failed: list[FailedCallRow] = []
     damaged: int = 0
     """Journals that were damaged, so that all numbers are at least what they say."""
 
@@ -117,14 +132,33 @@ def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
             )
 
 
-def place_of(site: CallSite, names: CallerTable) -> CallLocation:
-    """The place in the program that called the CUDA runtime, or the driver."""
+def calling_frame(site: CallSite, names: CallerTable) -> CallFrame | None:
+    """The frame of the program that called the CUDA runtime, or the driver. Of code in headers of the system that was
+    compiled into the program, such as Thrust's, the frame that led to it, if that has a line of the program.
+    """
 
     def function_of(file: str, offset: int) -> str:
         location = names.get((file, offset))
         return location.function if location else ""
 
     frame = caller(site, function_of)
+    if frame is None or frame.function or not is_of_the_system(_source(frame, names)):
+        return frame
+    if not _OF_HEADERS.match(function_of(frame.file, frame.offset)):
+        return frame  # a function of the program, whose line is not known
+    of_the_file = (outer for outer in site[site.index(frame) :] if outer.file == frame.file)
+    sources = ((outer, _source(outer, names)) for outer in of_the_file)
+    return next((outer for outer, source in sources if source and not is_of_the_system(source)), frame)
+
+
+def _source(frame: CallFrame, names: CallerTable) -> str:
+    location = names.get((frame.file, frame.offset))
+    return location.source if location else ""
+
+
+def place_of(site: CallSite, names: CallerTable) -> CallLocation:
+    """The place in the program that called the CUDA runtime, or the driver."""
+    frame = calling_frame(site, names)
     if frame is None:
         return CallLocation()
     if frame.function:
@@ -135,6 +169,18 @@ def place_of(site: CallSite, names: CallerTable) -> CallLocation:
     if location.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
         return CallLocation(location.function, file=frame.file)
     return CallLocation(location.function, location.source, location.number, frame.file)
+
+
+def failed_rows(failed: Iterable[FailedCalls], names: CallerTable) -> list[FailedCallRow]:
+    """Calls that failed, by their place, in the order of the first of each."""
+    calls: dict[tuple[CallLocation, str, int], int] = {}
+    for alike in sorted(failed, key=lambda alike: alike.t):
+        key = place_of(alike.site, names), alike.function, alike.error
+        calls[key] = calls.get(key, 0) + alike.calls
+    return [
+        FailedCallRow(place=place, function=function, error=error, calls=number)
+        for (place, function, error), number in calls.items()
+    ][:MOST_ROWS]
 
 
 def traced(
@@ -190,6 +236,8 @@ def traced(
         left_out=sum(journal.left_out for journal in traced_journals),
         missing=missing_bytes(unified, managed),
         by_process=_by_process(traced_journals),
+        unfinished=sum(journal.unfinished for journal in traced_journals),
+        failed=failed_rows([failed for journal in traced_journals for failed in journal.failed], names),
         damaged=sum(journal.damaged for journal in traced_journals),
     )
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.symbols.lookup import is_of_the_system
 from firsttouch.profile.trace import PACKAGE, is_of_cuda, is_of_the_runtime
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 
@@ -25,26 +26,26 @@ A_LIBRARY = "a library"
 MOST_FRAMES = 12
 """The recorder keeps so many frames of a compiled program (native/profile/inject/core/places.cpp)."""
 _INTERPRETER = re.compile(r"(?:^|/)(?:python[\d.]*|libpython[\w.]*\.so[\w.]*)$")
-_SYSTEM = re.compile(r"^/(?:usr/)?(?:lib(?:32|64|x32|exec)?|include)/|^/(?:usr/local|opt)/(?:cuda|nvidia|rocm)[\w.-]*/"
-                     r"|/lib/python\d[\w.]*/|^<frozen ")  # fmt: skip
 _PYTHON_SOURCE = re.compile(r"\.pyw?$|^<")
 
 
 class UserPlace(msgspec.Struct, frozen=True):
     """Where a call came from. place: the user's line; or where in a library it was made, if `library` names one.
 
-    is_its_own: no line of the user led to the library's call; else the line is unknown.
+    is_its_own: no line of the user led to the library's call; else the line is unknown. kernels: of a library's own
+    copy, the user's line that launched the kernels which it was for.
     """
 
     place: CallLocation
     library: str = ""
     is_its_own: bool = False
+    kernels: CallLocation | None = None
 
 
 def is_of_a_library(file: str) -> bool:
     """Whether a program or a source file belongs to a library, an interpreter or the system, not to the user."""
-    patterns = (PACKAGE, _INTERPRETER, _SYSTEM, VENDOR)
-    return any(p.search(file) for p in patterns) or is_of_the_c_library(file) or is_of_cuda(file, "")
+    named = any(pattern.search(file) for pattern in (PACKAGE, _INTERPRETER, VENDOR))
+    return named or is_of_the_system(file) or is_of_the_c_library(file) or is_of_cuda(file, "")
 
 
 def library_name(file: str) -> str:
@@ -72,6 +73,14 @@ class UserPlaces:
             place = self._find(site)
             known = self._known[id(site)] = site, self._places.setdefault(place, place)
         return known[1]
+
+    def with_kernels(self, place: UserPlace, launch: CallSite) -> UserPlace:
+        """The place of a library's own copy that was for the kernels of a launch, if a line of the user is known."""
+        of_launch = self.of(launch)
+        if of_launch.library or not of_launch.place.source:
+            return place
+        told = replace(place, kernels=of_launch.place)
+        return self._places.setdefault(told, told)
 
     def made_by(self, site: CallSite) -> str:
         """The library in which a call was made, whoever called the library; '' if the user's program made it. A line of

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 import msgspec
@@ -55,10 +55,13 @@ class Extent(msgspec.Struct, eq=False):
         yield from ((a, b - a) for a, b in pairwise([*(self.parts or [self.address]), self.end]))
 
 
-def extents_of(calls: Sequence[CudaCall]) -> Mapping[int, Extent]:
-    """The extents of allocations on the device, by the place of their call, if they are other than a block each."""
+def extents_of(calls: Sequence[CudaCall], temporaries: Set[int] = frozenset()) -> Mapping[int, Extent]:
+    """The extents of allocations on the device, by the place of their call, if they are other than a block each.
+
+    temporaries: the places of calls that allocate temporary storage of a library, of which each is one block.
+    """
     found = dict(_mapped_ranges(calls))
-    _find_pools(calls, found)
+    _find_pools(calls, found, temporaries)
     return found
 
 
@@ -182,11 +185,11 @@ class _Named(msgspec.Struct, eq=False):
         return (len(starts) > MOST_PARTS and are_apart) or (are_launched and is_aligned)
 
 
-def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent]) -> None:
+def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent], temporaries: Set[int]) -> None:
     """Finds the pools among allocations of which a copy from or to the host names a part."""
     candidates = {
         id(named.extent): named
-        for named in _named_by_copies(calls, extents)
+        for named in _named_by_copies(calls, extents, temporaries)
         if any(end - start < named.nbytes for start, end in named.by_shift.values())
     }
     if candidates:
@@ -211,14 +214,14 @@ def _library_frame(call: CudaBlock) -> CallFrame | None:
     return frame if frame is not None and ".so" in frame.file.rpartition("/")[2] else None
 
 
-def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent]) -> list[_Named]:
+def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent], temporaries: Set[int]) -> list[_Named]:
     """What copies name of each allocation on the device. Gives each an extent."""
     alive, all_named = Living[_Named](), dict[int, _Named]()
     for place, call in enumerate(calls):
         if isinstance(call, CudaBlock):
             if not call.begins:
                 _end(alive, call.address)
-            elif _begins_on_device(call):
+            elif _begins_on_device(call) and place not in temporaries:
                 extent = extents.setdefault(place, Extent(call.address, call.bytes))
                 named = all_named.setdefault(id(extent), _Named(extent, _library_frame(call)))
                 alive.add(extent.address, named)

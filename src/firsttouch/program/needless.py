@@ -6,10 +6,10 @@ these bytes of host and device. Copies of other bytes between the two, or of par
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from firsttouch.profile.calls import PAGE_LOCKED, HostUse
 from firsttouch.program.partners import joined, may_pair
@@ -28,6 +28,10 @@ from firsttouch.program.trace import (
 from firsttouch.program.watched import PAGE_BYTES, HostHistory
 
 NEVER = -1
+WhyNotCompared: TypeAlias = Literal["part", "no sample", "launch"]
+"""part: the CPU was seen to write pages of it, which were not all compared; no sample: of one of the two, as of what a
+graph copies and of what comes back without a wait; launch: one of which nothing is known was in between.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,12 @@ class _BlockBytes:
 
 @dataclass
 class RepeatedCopies:
-    """copies: in program order. not_compared: how many copies join the same bytes as the one before, of which one has
-    no sample, or with a launch in between of which nothing is known, or of which the CPU was seen to write pages that
-    were not all compared.
+    """copies: in program order. not_compared: how many copies join the same bytes as the one before, and may be equal,
+    by the reason why that is not known.
     """
 
     copies: list[RepeatedCopy] = field(default_factory=list)
-    not_compared: int = 0
+    not_compared: Counter[WhyNotCompared] = field(default_factory=Counter)
 
 
 def repeated_copies(run: TracedRun) -> RepeatedCopies:
@@ -110,7 +113,7 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
                 settle()
                 _compare_copy(
-                    run, blocks[step.device.block], step, number, max(unknown, _seen_writes(host_writes, step)), result,
+                    run, blocks[step.device.block], step, number, unknown, _seen_writes(host_writes, step), result,
                     history,
                 )  # fmt: skip
                 history.copied(step, number)
@@ -146,15 +149,21 @@ def _mark_overwritten(block: _BlockBytes, target: TracedRange, number: int) -> N
 
 
 def _compare_copy(
-    run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies,
+    run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, seen: int, result: RepeatedCopies,
     history: HostHistory,
 ) -> None:  # fmt: skip
-    """Compares a copy with what its bytes were, and notes what they are now."""
+    """Compares a copy with what its bytes were, and notes what they are now. unknown: the last launch of which nothing
+    is known; seen: the last step that tells of pages that the CPU wrote.
+    """
     parts = list(joined(copy))
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
     if only is not None and (held_bytes := _held_exactly(block, *only)) is not None:
-        if held_bytes.sample is None or copy.call.sample is None or unknown > held_bytes.since:
-            result.not_compared += 1
+        if held_bytes.sample is None or copy.call.sample is None:
+            result.not_compared["no sample"] += 1
+        elif unknown > held_bytes.since:
+            result.not_compared["launch"] += 1
+        elif seen > held_bytes.since:
+            result.not_compared["part"] += 1
         else:
             is_unwritten = (
                 copy.call.host not in PAGE_LOCKED

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -34,9 +35,11 @@ from firsttouch.profile.calls import (
     Sharing,
     TracedCalls,
 )
-from firsttouch.profile.cuda import CallSite, MemoryKind
+from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind
 from firsttouch.profile.living import Living
+from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
+from firsttouch.program.temporaries import library_temporaries
 
 if TYPE_CHECKING:
     from firsttouch.program.exact_run import ExactRun
@@ -78,8 +81,8 @@ class TracedBlock(msgspec.Struct):
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
-    is_of_vendor: whether a library of the vendor allocates it, which the program cannot change. sharing, access,
-    host: as of `CudaBlock`.
+    is_of_vendor: whether a library of the vendor allocates it, or its templates for one of their calls, which the
+    program cannot change. sharing, access, host: as of `CudaBlock`.
     """
 
     number: int
@@ -248,7 +251,7 @@ class TracedRun(msgspec.Struct, dict=True):
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
-    is_partial: whether it lacks records.
+    is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
     others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
     """
 
@@ -261,6 +264,7 @@ class TracedRun(msgspec.Struct, dict=True):
     outside: int = 0
     incomplete: tuple[str, ...] = ()
     is_partial: bool = False
+    failed: tuple[FailedCalls, ...] = ()
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
@@ -277,14 +281,25 @@ class TracedRun(msgspec.Struct, dict=True):
         return self.durations.get(step.call.correlation) if step.call.correlation else None
 
 
-def trace(calls: TracedCalls, call_of: Callable[[CallSite], Hashable] = lambda site: site) -> TracedRun:
-    """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated."""
-    return _Tracer(calls, call_of).run()
+def trace(
+    calls: TracedCalls,
+    call_of: Callable[[CallSite], Hashable] = lambda site: site,
+    names: CallerTable = MappingProxyType({}),
+) -> TracedRun:
+    """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated.
+    names: of the places of calls.
+    """
+    return _Tracer(calls, call_of, names).run()
 
 
 def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
     """The steps that launch no kernel, with their numbers: mostly few. Take them with `run.once`."""
     return [(number, step) for number, step in enumerate(run.steps) if not isinstance(step, TracedLaunch)]
+
+
+def is_wait(step: TracedStep) -> bool:
+    """Whether the program waits for the device, as a copy that blocks does too."""
+    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
 
 
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
@@ -357,13 +372,14 @@ class _PointerTable:
 class _Tracer:
     """Goes through the calls of a process once."""
 
-    def __init__(self, calls: TracedCalls, call_of: Callable[[CallSite], Hashable]) -> None:
+    def __init__(self, calls: TracedCalls, call_of: Callable[[CallSite], Hashable], names: CallerTable) -> None:
         self._calls, self._call_of = calls, call_of
         self.traced = TracedRun(
             calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
-            shapes=calls.shapes,
+            failed=calls.failed, shapes=calls.shapes,
         )  # fmt: skip
-        self._extents = extents_of(calls.calls)
+        self._temporaries = library_temporaries(calls.calls, names)
+        self._extents = extents_of(calls.calls, self._temporaries)
         self._live = Living[TracedBlock]()
         self._statics: dict[int, None] = {}
         """The numbers of the static variables that are alive."""
@@ -403,7 +419,7 @@ class _Tracer:
             if step := self._move(call):
                 yield step
         elif isinstance(call, CudaBlock):
-            yield from self._begin(call, self._extents.get(place)) if call.begins else self._end(call)
+            yield from self._begin(place, call) if call.begins else self._end(call)
         elif isinstance(call, CudaPointers):
             self._hold(call)
         elif isinstance(call, MappedView):
@@ -414,8 +430,9 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ blocks
 
-    def _begin(self, call: CudaBlock, extent: Extent | None) -> Iterator[TracedStep]:
+    def _begin(self, place: int, call: CudaBlock) -> Iterator[TracedStep]:
         """An allocation begins, or a piece of one. What has any of its bytes has ended, unseen."""
+        extent = self._extents.get(place)
         if not call.bytes:
             return
         if extent is not None and extent.pieces:
@@ -423,7 +440,7 @@ class _Tracer:
             return
         yield from self._end_unseen(call, call.address, call.bytes)
         if extent is None:
-            yield self._begin_block(call, call.address, call.bytes, call.bytes)
+            yield self._begin_block(call, call.address, call.bytes, call.bytes, is_temporary=place in self._temporaries)
             return
         if extent.parts:
             self._divided[call.address] = extent
@@ -431,17 +448,28 @@ class _Tracer:
             yield self._begin_block(call, address, nbytes, nbytes, extent)
 
     def _begin_block(
-        self, call: CudaBlock, address: int, nbytes: int, change: int, extent: Extent | None = None
+        self,
+        call: CudaBlock,
+        address: int,
+        nbytes: int,
+        change: int,
+        extent: Extent | None = None,
+        *,
+        is_temporary: bool = False,
     ) -> TracedAllocation:
         self._uses.clear()
         offset = address - extent.address if extent is not None else 0
-        key = (self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset, call.sharing, call.access)
+        key = (
+            *(self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset),
+            *(is_temporary, call.sharing, call.access),
+        )
         if self._free[key]:
             block = self.traced.blocks[heapq.heappop(self._free[key])]
         else:
             block = TracedBlock(
                 len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name,
-                is_of_vendor=is_of_vendor(call.site), sharing=call.sharing, access=call.access, host=call.host,
+                is_of_vendor=is_temporary or is_of_vendor(call.site), sharing=call.sharing, access=call.access,
+                host=call.host,
             )  # fmt: skip
             if extent is not None and extent.is_pool:
                 block.in_pool = "part" if extent.parts else "whole"
@@ -573,7 +601,7 @@ class _Tracer:
         if overwritten := [
             offset
             for offset, p in pointers.within(target.start, target.end)
-            if p.correlation != call.correlation and not (searched and offset == target.start)
+            if p.correlation != call.of_call and not (searched and offset == target.start)
         ]:
             for offset in overwritten:
                 pointers.remove(offset)
@@ -583,7 +611,7 @@ class _Tracer:
         if source.block not in self._pointers:
             return
         for offset, pointers in self._pointers[source.block].within(source.start, source.end):
-            moved = _Pointers(call.correlation, pointers.addresses)
+            moved = _Pointers(call.of_call, pointers.addresses)
             self._pointers[target.block].put(offset - source.start + target.start, moved)
             self._uses.clear()
 

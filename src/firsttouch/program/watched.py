@@ -28,7 +28,8 @@ Told: TypeAlias = Literal["told", "not yet", "gap"]
 
 
 class SinceCopy(NamedTuple):
-    """What is known of bytes of the host since they were copied last. block: that they were copied with.
+    """What is known of bytes of the host since they were copied last. block: that they were copied with; copy: the
+    number of the copy.
 
     reads, writes: how far the watch told what the CPU read, and wrote; used: it did either, or perhaps. unwritten: the
     number of the copy since which the bytes were not written, as far as the watch told; None: they were.
@@ -37,6 +38,7 @@ class SinceCopy(NamedTuple):
     way: CopyWay
     block: int
     t: float
+    copy: int
     unwritten: int | None
     reads: Told = "not yet"
     writes: Told = "not yet"
@@ -64,7 +66,7 @@ class HostHistory:
             for first, last, _ in self._ranges.overlapping(start, end):
                 self._update(first, last, lambda since: since._replace(
                     reads=_after_copy(since.reads), writes=_after_copy(since.writes)))  # fmt: skip
-            new = SinceCopy(copy.way, copy.device.block, copy.call.t, number)
+            new = SinceCopy(copy.way, copy.device.block, copy.call.t, number, number)
             self._bytes.assign(start, end, new)
             for first, last, since in before if copy.way == "h2d" else ():  # which leaves the host's bytes as they are
                 if since.unwritten is not None and since.writes == "told":

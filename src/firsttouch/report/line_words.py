@@ -26,8 +26,8 @@ _RATED = 64 << 10
 """Bytes from which on a copy has a rate; the time of smaller ones is that of a call."""
 _MOST_ROWS = 100
 _TO = {"h2d": "to the device", "d2h": "to the host"}
-_Line: TypeAlias = tuple[CallLocation, str]
-"""A place, and the library that made the call, if no line is known."""
+_Line: TypeAlias = tuple[CallLocation, str, CallLocation | None]
+"""A place; the library that made the call, if no line is known; and the line that launched what it copied for."""
 
 
 @dataclass
@@ -48,6 +48,10 @@ class LineGroup:
         return max(self._cost_of("copies"), self._cost_of("round trips", "copied again")) + self._cost_of("waits")
 
 
+def _line(row: LineRow) -> _Line:
+    return row.place, row.library, row.kernels
+
+
 def groups_of(lines: ByLine) -> list[LineGroup]:
     """The habits of a program, the costliest first: what its lines do again and again, as far as it costs time."""
     habits = [row for row in lines.rows if row.rounds > 1 and (row.cost or row.memory == "pageable")]
@@ -60,10 +64,10 @@ def groups_of(lines: ByLine) -> list[LineGroup]:
 
     for row in habits:
         if row.since is not None:
-            joined[first((row.since, row.library))] = first((row.place, row.library))
+            joined[first((row.since, row.library, row.kernels))] = first(_line(row))
     groups: defaultdict[_Line, LineGroup] = defaultdict(LineGroup)
     for row in habits:
-        groups[first((row.place, row.library))].rows.append(row)
+        groups[first(_line(row))].rows.append(row)
     costly = [group for group in groups.values() if group.cost >= LEAST_SHARE * lines.seconds and group.cost]
     return sorted(costly, key=lambda group: -group.cost)
 
@@ -118,7 +122,17 @@ def _subject(group: LineGroup) -> str:
 def _of_library(row: LineRow) -> str:
     if not row.library:
         return ""
-    return f" of {row.library}, in a thread of its own" if row.is_its_own else f" of {row.library}, for an unknown line"
+    name = "" if where(row.place).endswith(f" of {row.library}") else f" of {row.library}"
+    return f"{name}, {_on_whose_account(row)}"
+
+
+def _on_whose_account(row: LineRow) -> str:
+    """Of the call of a library."""
+    if not row.is_its_own:
+        return "for an unknown line"
+    order = "after" if row.d2h and not row.h2d else "for"
+    kernels = f", {order} kernels launched at {where(row.kernels)}" if row.kernels is not None else ""
+    return f"in a thread of its own{kernels}"
 
 
 def _group_texts(group: LineGroup, lines: ByLine) -> Iterator[str]:
@@ -175,7 +189,7 @@ def _rate(nbytes: int, seconds: float | None) -> str:
 
 def _trips_text(row: LineRow) -> str:
     side = "host" if row.first_way == "d2h" else "device"
-    trips = f"{counted(row.calls, 'round trip')} of {format_size(row.h2d, 3)} to the {side} and back, unchanged"
+    trips = f"{counted(row.calls, 'round trip')} to the {side} and back, {format_size(row.h2d, 3)} unchanged"
     return f"{trips}{_certainty(row)}{_link_time(row)}"
 
 
@@ -201,11 +215,18 @@ def _others(copies: Sequence[LineRow], are_more: bool) -> Iterator[str]:
     texts = []
     for (way, memory), of in sums.items():
         nbytes, seconds = sum(row.h2d + row.d2h for row in of), sum(row.seconds or 0.0 for row in of)
-        at = f" at {plain(where(of[0].place), 120)}" if len(of) == 1 else f" at {len(of)} lines"
+        at = _at(of[0]) if len(of) == 1 else f" at {len(of)} lines"
         rate = _rate_text(nbytes, seconds, sum(row.calls for row in of))
         texts.append(f"{_TO[way]} {format_size(nbytes, 3)} {_from(way)} {memory}{rate}{at}")
     if texts:
         yield f"{'other copies' if are_more else 'copies'}: {'; '.join(texts)}"
+
+
+def _at(row: LineRow) -> str:
+    """The line of copies; of a library's own, for which kernels they were, since its function tells nobody anything."""
+    if row.kernels is not None:
+        return f" by {plain(f'{row.library} {_on_whose_account(row)}', 200)}"
+    return f" at {plain(where(row.place), 120)}"
 
 
 def _libraries(lines: ByLine) -> Iterator[str]:

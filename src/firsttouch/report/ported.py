@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.edits import edits, joined_lines
 from firsttouch.advice.port.places import Places, named_places, where, where_allocated
-from firsttouch.advice.port.port_findings import CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
+from firsttouch.advice.port.port_findings import (
+    CopyCount,
+    HostPartner,
+    PortBlock,
+    PortFinding,
+    PortFindings,
+    StepRecord,
+)
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
@@ -64,6 +71,7 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
         _block_table(port),
         _other_copies(port),
         _findings(port),
+        _notes(port),
         _needless(port),
         _searched(port),
         _kernel_table(port),
@@ -167,7 +175,7 @@ def _block_table(port: PortFindings) -> ProfileTable:
 
 def _block(block: PortBlock) -> list[str]:
     partners = [
-        f"{size(partner.bytes)}{', in parts' if partner.window else ''}{_touched(partner.touched, partner.threads)}"
+        f"{size(partner.bytes)}{', in turn' if partner.window else ''}{_touched(partner)}"
         for partner in block.partners[:4]
     ]
     more = block.ranges - 4
@@ -189,18 +197,30 @@ def _copied(copies: CopyCount, allocated: CallLocation) -> str:
     return plain(f"{copies.copies:,} x, {size(copies.bytes)} at {named_places(copies.places, allocated)}", 200)
 
 
-def _touched(place: CallLocation | None, threads: int) -> str:
-    if place is None:
+def _touched(partner: HostPartner) -> str:
+    if partner.touched is None:
         return ""
-    return f", first touched by {where(place)}{f', {threads} threads' if threads > 1 else ''}"
+    sampled = ", as far as was sampled" if partner.may_miss_touches else ""
+    threads = f", {partner.threads} threads" if partner.threads > 1 else ""
+    return f", first touched by {where(partner.touched)}{sampled}{threads}"
 
 
 def _findings(port: PortFindings) -> ProfileTable:
+    findings = [finding for finding in port.findings if finding.to_fix]
+    return _finding_table("solve-first", "What to fix first", findings)
+
+
+def _notes(port: PortFindings) -> ProfileTable:
+    findings = [finding for finding in port.findings if not finding.to_fix]
+    return _finding_table("notes", "What to note: nothing to fix, or only possible", findings)
+
+
+def _finding_table(anchor: str, title: str, findings: Sequence[PortFinding]) -> ProfileTable:
     heads = ["certainty", "what", "where", "times", "bytes", "what happens", "unless", "what to do", "at"]
-    rows = [_finding_cells(finding) for finding in port.findings[:MOST_ROWS]]
-    more = len(port.findings) - MOST_ROWS
+    rows = [_finding_cells(finding) for finding in findings[:MOST_ROWS]]
+    more = len(findings) - MOST_ROWS
     notes = [f"{count(more, 'more finding')} in the JSON."] if more > 0 else []
-    return ProfileTable("solve-first", "What to fix first", heads, rows, notes=notes)
+    return ProfileTable(anchor, title, heads, rows, notes=notes)
 
 
 def _finding_cells(finding: PortFinding) -> list[str]:

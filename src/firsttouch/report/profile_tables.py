@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from firsttouch.advice.port.places import failed_words, unfinished_words
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
-from firsttouch.profile.headline import host_peak, how_ended
+from firsttouch.profile.headline import gpu_peak, host_peak, how_ended
 from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
 from firsttouch.profile.trace import CopyTotals, Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
@@ -85,11 +86,11 @@ def answer(summary: ProfileSummary) -> list[str]:
         if in_processes:
             sentence += f"; their sum, in which a page that they share counts for each of them, is {size(peak.bytes)}"
         sentences.append(f"{sentence}.")
-    risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
-    sentences += [_of_gpu(gpu, gpu.rise) for gpu in risen[:MOST_GPUS_NAMED] if gpu.rise]
+    risen = [gpu for gpu in summary.gpus if any(peak and peak.bytes > 0 for peak in (gpu.told, gpu.rise))]
+    sentences += [" ".join(_of_gpu(gpu)) for gpu in risen[:MOST_GPUS_NAMED]]
     if len(risen) > MOST_GPUS_NAMED:
         sentences.append(f"{join_names([gpu.name for gpu in risen[MOST_GPUS_NAMED:]])} rose as well.")
-    if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu.rise.bytes <= 0]:
+    if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu not in risen]:
         sentences.append(f"The memory of {join_names(still)} did not rise.")
     sentences += [gpu.shared for gpu in summary.gpus if gpu.shared]
     if summary.minor is not None:
@@ -102,17 +103,22 @@ def _within(phase: str) -> str:
     return f" (phase {plain(phase, 40)})" if phase else ""
 
 
-def _of_gpu(gpu: GpuRow, rise: Peak) -> str:
-    before = gpu.before
-    over = f" over the {size(before)} that were used before" if before is not None else " over the reading before"
-    at = f"at {when(rise.t)}{_within(rise.phase)}"
-    if gpu.only_own:
+def _of_gpu(gpu: GpuRow) -> Iterator[str]:
+    """Whose memory it is comes first: others' memory on the GPU changes too."""
+    if gpu.only_own and gpu.rise is not None:
+        at = f"at {when(gpu.rise.t)}{_within(gpu.rise.phase)}"
         of_all = "the memory of all programs is not stated"
-        return f"The driver of {gpu.name} counts {size(rise.bytes)} for this program, {at}; {of_all}."
-    text = f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}."
-    if gpu.own is None:
-        return text
-    return f"{text} By program it is read less often: {size(gpu.own.bytes)} for this one, at {when(gpu.own.t)}."
+        yield f"The driver of {gpu.name} counts {size(gpu.rise.bytes)} for this program, {at}; {of_all}."
+        return
+    if gpu.told is not None and gpu.peak_of != "all programs":
+        did = "used" if gpu.peak_of == "processes" else "had allocated"
+        how = "as the driver tells it, read rarely" if gpu.peak_of == "processes" else "without managed memory"
+        at = f"at {when(gpu.told.t)}{_within(gpu.told.phase)}"
+        yield f"This program {did} at most {size(gpu.told.bytes)} on {gpu.name}, {at}, {how}."
+    if gpu.rise is not None and gpu.rise.bytes > 0:
+        over = f"the {size(gpu.before)} that were used before" if gpu.before is not None else "the reading before"
+        at = f"at {when(gpu.rise.t)}{_within(gpu.rise.phase)}"
+        yield f"With other programs, {gpu.name} rose by {size(gpu.rise.bytes)} over {over}, {at}."
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
@@ -250,7 +256,7 @@ def _places_in_words(places: Sequence[str]) -> str:
 def _peak_of_place(summary: ProfileSummary, place: str) -> Peak | None:
     if place == "host":
         return summary.host.peak
-    return next((gpu.rise for gpu in summary.gpus if gpu.name == place), None)
+    return next((gpu.told for gpu in summary.gpus if gpu.name == place), None)
 
 
 def pages(summary: ProfileSummary) -> ProfileTable:
@@ -358,6 +364,8 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
         ]
         copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
     copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
+    words = failed_words(trace.failed), unfinished_words(trace.unfinished)
+    copies.notes += [f"{plain(text, 300)}." for text in words if text]
     return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
 
 
@@ -468,20 +476,20 @@ def cost(summary: ProfileSummary) -> str:
 def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
     """The peaks of several profiles."""
     table = ProfileTable("peaks", "Peaks")
-    names = list(dict.fromkeys(gpu.name for summary in summaries.values() for gpu in summary.gpus if gpu.rise))[:16]
+    names = list(dict.fromkeys(gpu.name for summary in summaries.values() for gpu in summary.gpus if gpu.told))[:16]
     table.heads = ["profile", "host peak", "at", "in", *names, "duration", "minor faults", "major faults", "end"]
     if not any(s.host.peak and s.host.peak.phase for s in summaries.values()):
         table.heads.remove("in")
     for name, summary in summaries.items():
         peak = summary.host.peak
-        rises = {gpu.name: gpu.rise for gpu in summary.gpus}
+        of_gpus = {gpu.name: gpu_peak(gpu) for gpu in summary.gpus if gpu.told}
         table.rows.append(
             [
                 plain(name, 80),
                 size(peak.bytes if peak else None),
                 when(peak.t) if peak else DASH,
                 *([plain(peak.phase, 40) if peak else DASH] if "in" in table.heads else []),
-                *(size(rise.bytes if (rise := rises.get(gpu)) else None) for gpu in names),
+                *(of_gpus.get(gpu, DASH) for gpu in names),
                 format_seconds(summary.seconds),
                 whole(summary.minor),
                 whole(summary.major),
@@ -489,7 +497,8 @@ def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
             ]
         )
     table.notes.append(
-        "The peak of a GPU is its memory use by all programs beyond what was in use before the target was started."
+        "The peak of a GPU is that of the target's processes, where the driver tells it; else what their recorded "
+        "calls had allocated, without managed memory; else, with +, the use by all programs beyond that before."
     )
     table.notes += dict.fromkeys(gpu.shared for s in summaries.values() for gpu in s.gpus if gpu.shared)
     return table

@@ -1,12 +1,9 @@
 #include "profile/inject/core/arguments.hpp"
 
-#include <cxxabi.h>
-
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 
+#include "events/names.hpp"
 #include "profile/inject/core/samples.hpp"
 
 namespace firsttouch::inject {
@@ -17,12 +14,10 @@ constexpr std::uint32_t word_bytes = 8;
 
 // The sizes of parameters where the driver does not tell them: what the mangled name says, 0 of what is no pointer.
 // Nothing of a name that is not mangled.
-std::optional<std::vector<std::uint32_t>> sizes_by_name(const char* symbol) {
-    int status = 0;
-    const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
-                                                      &std::free);
-    if (status != 0 || text == nullptr) return std::nullopt;
-    const std::string_view name = text.get();
+std::optional<std::vector<std::uint32_t>> sizes_by_name(const std::string& symbol) {
+    const std::optional<std::string> text = demangled(symbol);
+    if (!text) return std::nullopt;
+    const std::string_view name = *text;
     // The parameters are in the last parentheses that are in nothing else.
     std::size_t begin = std::string_view::npos, end = begin;
     int depth = 0;
@@ -64,7 +59,7 @@ Arguments::Function& Arguments::function_of(const Kernels& kernels, Handle handl
     function.is_known = function.sizes_known;
     if (function.sizes_known) return function;
     function.parameters.clear();
-    if (const auto sizes = sizes_by_name(function.symbol.c_str())) {
+    if (const auto sizes = sizes_by_name(function.symbol)) {
         function.is_known = true;
         function.sizes_known = sizes->empty();
         for (const std::uint32_t bytes : *sizes) function.parameters.push_back({.bytes = bytes});

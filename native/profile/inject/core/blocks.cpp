@@ -11,6 +11,10 @@ constexpr std::size_t most_near = 64;
 
 void Blocks::add(std::uint64_t address, const Block& block) {
     blocks_.insert_or_assign(address, block);
+    expect(address, block);
+}
+
+void Blocks::expect(std::uint64_t address, const Block& block) {
     if (block.memory == Memory::array) return;  // a handle, which no kernel gets
     const std::uint64_t end = address + std::max<std::uint64_t>(block.bytes, 1);
     lowest_ = highest_ == 0 ? address : std::min(lowest_, address);

@@ -35,6 +35,8 @@ struct Block {
 class Blocks {
   public:
     void add(std::uint64_t address, const Block& block);
+    // One that will be there: launches may be told of its address before.
+    void expect(std::uint64_t address, const Block& block);
     // Returns false if no block begins there.
     bool remove(std::uint64_t address);
     // The block that an address is in; null if there is none.

@@ -70,6 +70,11 @@ void Recorder::end_blocks_in(std::uint64_t address, std::uint64_t bytes, const R
     for (const std::uint64_t at : mapped) end_block(at, call);
 }
 
+void Recorder::expect(std::uint64_t address, const Block& block) {
+    const std::scoped_lock lock(mutex_);
+    blocks_.expect(address, block);
+}
+
 void Recorder::reserve(std::uint64_t address, std::uint64_t bytes) {
     const ReservedRecord record{.time = monotonic_ns(), .address = address, .bytes = bytes};
     journal_.append(Kind::reserved, {Journal::bytes_of(record)});
@@ -123,8 +128,9 @@ void Recorder::launched_graph(const std::vector<GraphStep>* steps, std::uint64_t
         const std::scoped_lock lock(mutex_);
         of_stream = about_stream(stream);
     }
+    if ((of_stream.second & captured) != 0) return;  // it becomes a part of another graph
     has_work_ = true;
-    if (steps == nullptr) return write_step({.arguments = 0, .copies = {}, .fills = {}}, of_stream, place, call);
+    if (steps == nullptr) return write_step({.arguments = 0}, of_stream, place, call);
     for (const GraphStep& step : *steps) write_step(step, of_stream, place, call);
 }
 
@@ -132,6 +138,10 @@ void Recorder::write_step(const GraphStep& step, OfStream stream, CallPlace plac
     const auto with = [&](std::uint8_t flag) { return OfStream(stream.first, stream.second | flag); };
     for (const Transfer& copy : step.copies) after_copy(copy, with(moved_by_graph), place, call);
     for (const Transfer& fill : step.fills) write_fill(fill, with(moved_by_graph), place, call);
+    if (step.ends != 0) end_block(step.ends, call);
+    if (step.begins != 0)
+        begin_block(step.begins, step.block,
+                    step.allocated_by == 0 ? call : RecordedCall{step.allocated_by, call.began, true});
     if (!step.arguments) return;
     const auto [number, flags] = with(launched_by_graph);
     const LaunchRecord record{.time = monotonic_ns(),
@@ -156,6 +166,11 @@ void Recorder::end_capture(std::uint64_t stream) {
     const std::scoped_lock lock(mutex_);
     capturing_.erase(stream);
     is_capturing_ = !capturing_.empty();
+}
+
+bool Recorder::is_captured(std::uint64_t stream) {
+    const std::scoped_lock lock(mutex_);
+    return capturing_.contains(stream);
 }
 
 void Recorder::waited(WaitFor what, const RecordedCall& call) {
@@ -183,6 +198,15 @@ void Recorder::viewed(std::uint64_t address, std::uint64_t bytes, std::uint8_t u
                             .waits = static_cast<std::uint8_t>(waits ? 1 : 0),
                             .unused = {}};
     journal_.append(Kind::view, {Journal::bytes_of(record)});
+}
+
+void Recorder::failed(std::string_view function, std::int32_t error, const RecordedCall& call) {
+    const FailureRecord record{.time = monotonic_ns(),
+                               .function = texts_.number(function),
+                               .error = error,
+                               .correlation = call.correlation,
+                               .site = place().number};
+    journal_.append(Kind::failure, {Journal::bytes_of(record)});
 }
 
 void Recorder::asked_for_free_memory(std::uint64_t free, std::uint64_t total) {

@@ -87,6 +87,8 @@ class Recorder {
     std::optional<Block> end_block(std::uint64_t address, const RecordedCall& call);
     // All that begin in a range, which a program may have mapped one by one.
     void end_blocks_in(std::uint64_t address, std::uint64_t bytes, const RecordedCall& call);
+    // A block that will be there: launches may be told of its address before.
+    void expect(std::uint64_t address, const Block& block);
     // Addresses into which memory is mapped; 0 bytes: no more.
     void reserve(std::uint64_t address, std::uint64_t bytes);
 
@@ -107,6 +109,9 @@ class Recorder {
     struct GraphStep {
         std::optional<std::uint32_t> arguments;  // of a kernel
         std::vector<Transfer> copies, fills;
+        std::uint64_t begins = 0, ends = 0;  // addresses of blocks
+        Block block;                         // that begins
+        std::uint32_t allocated_by = 0;      // the call that was captured, whose place it has; 0: unknown
     };
     void launched_graph(const std::vector<GraphStep>* steps, std::uint64_t stream, const RecordedCall& call);
 
@@ -115,10 +120,13 @@ class Recorder {
 
     void waited(WaitFor what, const RecordedCall& call);
     bool has_work() const { return has_work_; }
+    // A call that returned an error and did nothing. function: its name, of the driver.
+    void failed(std::string_view function, std::int32_t error, const RecordedCall& call);
     void asked_for_free_memory(std::uint64_t free, std::uint64_t total);
 
     void begin_capture(std::uint64_t stream);
     void end_capture(std::uint64_t stream);
+    bool is_captured(std::uint64_t stream);
     bool is_capturing() const { return is_capturing_.load(std::memory_order_relaxed); }
 
   private:

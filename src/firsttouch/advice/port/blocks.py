@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
-from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
+from firsttouch.advice.port.cpu_use import CpuUse, cpu_uses
 from firsttouch.advice.port.places import Places, blocks_told_apart, largest, summed
 from firsttouch.advice.port.port_findings import (
     MOST_PARTNERS,
@@ -23,6 +23,7 @@ from firsttouch.profile.calls import HostUse
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
+from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
     MANAGED_KINDS,
     NO_BLOCK,
@@ -179,14 +180,21 @@ def _other_kind(block: TracedBlock, copy: TracedCopy) -> OtherCopied:
 
 
 def port_blocks(
-    run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
+    run: TracedRun,
+    partners: Partners,
+    use: ProgramUse,
+    places: Places,
+    touched: Sequence[TouchedRange],
+    kept: Mapping[int, Ranges],
 ) -> list[PortBlock]:
-    """The blocks of the device, those that save most first."""
-    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for _, step in run.once(beside_launches)) else None
+    """The blocks of the device, those that save most first. kept: the host's bytes that stay beside each."""
+    is_watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+    of_cpu = run.once(cpu_uses).blocks if is_watched else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     apart = blocks_told_apart(run.blocks, places.names)
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
-                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()), apart.get(block.site))
+                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()), apart.get(block.site),
+                     kept.get(block.number, Ranges()))
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
@@ -200,9 +208,10 @@ def _block(
     touches: Mapping[tuple[int, int], RangeTouches],
     of_cpu: CpuUse | None,
     apart: CallSite | None,
+    kept: Ranges,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
-    partners = _host_partners(block.number, most, touches)
+    partners = _host_partners(block.number, most, touches, kept)
     return PortBlock(
         number=block.number,
         name=_core.demangle(block.name) if block.name else "",
@@ -227,7 +236,7 @@ def _block(
 
 
 def _host_partners(
-    number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]
+    number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches], kept: Ranges
 ) -> list[HostPartner]:
     """The host partners of one life of a block; other lives most likely have the same ranges at other addresses."""
     rows = []
@@ -236,8 +245,9 @@ def _host_partners(
         for ranges, window in ((life.host, False), (life.windows, True)):
             if nbytes := ranges.bytes_in(start, end):
                 row = HostPartner(
-                    bytes=nbytes, place=place, window=window, touched=touched_by(touch), threads=touch.threads
-                )
+                    bytes=nbytes, place=place, window=window, touched=touched_by(touch), every=touch.every,
+                    threads=touch.threads, kept=kept.overlaps(start, end),
+                )  # fmt: skip
                 rows.append(row)
     return sorted(rows, key=lambda row: -row.bytes)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import Partners, joined
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun, beside_launches
 from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 
 
@@ -26,31 +26,50 @@ class CpuUse:
     read_again: int = 0
 
 
-def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
-    """How the CPU uses the copied bytes of each block, as far as it is known."""
-    uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
-    if not any(isinstance(step, HostUse) for step in run.steps):
+@dataclass
+class CpuUses:
+    """How the CPU uses copied bytes, as far as it is known. blocks: those of each block. unread: the copies to the host
+    after which it neither read nor wrote any of their bytes before these were copied again or the program ended.
+    """
+
+    blocks: defaultdict[int, CpuUse]
+    unread: set[int]
+
+
+def cpu_uses(run: TracedRun) -> CpuUses:
+    """Take it with `run.once`."""
+    uses, unread = CpuUses(defaultdict(CpuUse), set()), Counter[int]()
+    steps = run.once(beside_launches)
+    if not any(isinstance(step, HostUse) for _, step in steps):
         return uses
     history = HostHistory()
-    for number, step in enumerate(run.steps):
+    for number, step in steps:
         if isinstance(step, HostUse):
-            _count_read(history, step, uses)
+            _count_read(history, step, uses.blocks)
             history.watched(step)
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                _count_unused(history.since(part.host, part.host + part.end - part.start), uses)
+                _count_unused(history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
             history.copied(step, number)
-    _count_unused(history.all_since(), uses)
+    _count_unused(history.all_since(), uses.blocks, unread)
+    for number, size in unread.items():
+        copy = run.steps[number]
+        assert isinstance(copy, TracedCopy)
+        if size == copy.device.total:
+            uses.unread.add(number)
     return uses
 
 
-def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse]) -> None:
-    """Counts bytes that were copied back, and that are copied again or not used any more."""
+def _count_unused(
+    known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse], unread: Counter[int]
+) -> None:
+    """Counts bytes that were copied back, and that are copied again or not used any more; unread: by copy."""
     for first, last, since in known:
         if since.way != "d2h" or since.used:
             continue
         if since.reads == since.writes == "told":
             uses[since.block].unread += last - first
+            unread[since.copy] += last - first
         elif last - first >= PAGE_BYTES:
             uses[since.block].unwatched += last - first
 

@@ -7,9 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
-from firsttouch.advice.port.dropped import copies_by_fate, copy_calls, needed_copies, needed_waits, only_waits
+from firsttouch.advice.port.dropped import (
+    are_perhaps_needed,
+    copies_by_fate,
+    copy_calls,
+    filled_first,
+    kept_ranges,
+    needed_copies,
+)
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import (
+    CopyCalls,
     FindingCertainty,
     KernelUse,
     PortBlock,
@@ -22,12 +30,20 @@ from firsttouch.advice.port.rule import FindingRow, FindingRows, Hazard, Program
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import most_saved
 from firsttouch.advice.port.touched import touched_ranges
-from firsttouch.advice.port.wording import UnseenUse, headline, unseen_sentences, worded_finding, worded_search
+from firsttouch.advice.port.waits import needed_waits, only_waits
+from firsttouch.advice.port.wording import (
+    UnseenUse,
+    headline,
+    noted_titles,
+    unseen_sentences,
+    worded_finding,
+    worded_search,
+)
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
-from firsttouch.profile.traced import CallerTable
+from firsttouch.profile.traced import CallerTable, failed_rows
 from firsttouch.program.partners import Partners, partners
 from firsttouch.program.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
 
@@ -54,16 +70,17 @@ def found(
     state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    blocks = port_blocks(run, joined, use, state.places, state.touched or ())
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
-    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
     waits = needed_waits(run, joined, fates, state.places, record)
     name = program_name(command) or "program"
-    kinds = {row.rule for row in rows if row.certainty != "possible"}
+    findings = [worded_finding(row, record) for row in rows]
+    hazard_kinds = {row.rule.name for row in rows if row.to_fix}
     calls = copy_calls(run, fates, state.places)
     return PortFindings(
         summary=headline(
@@ -71,11 +88,14 @@ def found(
             saved,
             use.copies,
             use.copied,
-            len(kinds),
+            len(hazard_kinds),
             others_copied,
             waits,
+            noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
+            perhaps=are_perhaps_needed(calls),
             partial=run.is_partial,
+            status=status,
         ),
         directory=directory,
         command=list(command),
@@ -89,13 +109,15 @@ def found(
         other_copies=others_copied,
         blocks=blocks,
         copy_calls=calls,
+        fills=filled_first(run, fates, state.places),
         waits=waits,
         needless=repeated.needless(record, only_waits(run, joined, repeated.needless_steps())),
-        findings=[worded_finding(row, record) for row in rows],
+        findings=findings,
         searched=[*map(worded_search, hazards)],
-        unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0))],
+        unseen=[*unseen_sentences(unseen_use(state, blocks, kernels.told if kernels else 0, calls))],
         incomplete=list(run.incomplete),
         partial=run.is_partial,
+        failed=failed_rows(run.failed, names),
         kernels=kernels,
     )
 
@@ -118,10 +140,11 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
         for kind in rule.steps:
             takers[kind].append(rule.take)
     for number, step in enumerate(state.run.steps):
+        state.arrive(number)
         if (takes := takers.get(type(step))) and not _is_of_vendor_memory(state.run, step):
             for take in takes:
                 take(number, step)
-        state.advance(step)
+        state.advance(number, step)
     for rule in rules:
         rule.finish()
     certainties = get_args(FindingCertainty)
@@ -153,8 +176,10 @@ def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
 
 
-def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> UnseenUse:
-    """How much the profile cannot tell. told: the launches of which a second run told what they use."""
+def unseen_use(
+    state: ProgramState, blocks: Sequence[PortBlock], told: int, calls: Sequence[CopyCalls] = ()
+) -> UnseenUse:
+    """How much the profile cannot tell. told: launches of which a second run told what they use. calls: of copies."""
     run = state.run
     return UnseenUse(
         pooled=sum(block.in_pool == "whole" for block in run.blocks),
@@ -166,6 +191,7 @@ def unseen_use(state: ProgramState, blocks: Sequence[PortBlock], told: int) -> U
         launches=run.launches,
         not_compared=state.repeated.not_compared,
         unwatched=sum(block.unwatched or 0 for block in blocks),
+        unwatched_inputs=sum(row.bytes for row in calls if row.reason == "unseen"),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
         outside=run.outside,

@@ -11,9 +11,9 @@ from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.headline import short
 from firsttouch.profile.symbols.names import function_name
-from firsttouch.profile.trace import caller, is_of_a_package
-from firsttouch.profile.traced import CallerTable, CallLocation, place_of
-from firsttouch.profile.user_lines import told_by_offset
+from firsttouch.profile.trace import is_of_a_package
+from firsttouch.profile.traced import CallerTable, CallLocation, FailedCallRow, calling_frame, place_of
+from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_some
 
@@ -48,8 +48,7 @@ class Places:
     def _named(self, site: CallSite) -> CallLocation:
         """A call whose line is unknown is told from others of its file by its offset in it."""
         place = place_of(site, self.names)
-        frame = caller(site, lambda file, offset: self.names[file, offset].function if (file, offset) in self.names
-                       else "")  # fmt: skip
+        frame = calling_frame(site, self.names)
         return told_by_offset(place, frame) if frame and place.file else place
 
 
@@ -84,7 +83,7 @@ def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict
 
 def _frames_with_lines(site: CallSite, names: CallerTable) -> list[tuple[int, Hashable]]:
     """The program's frame that called CUDA and those around it with lines of the user, by their number in the site."""
-    first = caller(site, lambda *place: names[place].function if place in names else "")
+    first = calling_frame(site, names)
     start = site.index(first) if first else 0
     frames = list[tuple[int, Hashable]]()
     for number, (frame, line) in enumerate(zip(site, lines_of(site, names), strict=True)):
@@ -141,13 +140,35 @@ def compared_part(compared: int, each: int) -> str:
 
 def where(place: CallLocation, after: CallLocation | None = None) -> str:
     """A call in few words: 'bpnn_train_cuda backprop_cuda.cu:99'. after: the place that was named just before, of which
-    the same function and file are left out: ':165'.
+    the same function and file are left out: ':165'. A function of an installed package without lines has its name:
+    'CudaStream::Memcpy of jax_plugins'.
     """
+    if is_of_a_package(place.file) and not place.source and place.function:
+        name = "::".join(function_name(place.function).split("::")[-2:])
+        return f"{short(name, _LONGEST_FUNCTION)} of {library_name(place.file)}"
     source = place.source.rpartition("/")[2]
     if after is not None and place.source and place.source == after.source and place.function == after.function:
         return f":{place.line}"
     line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
     return f"{short(function_name(place.function), _LONGEST_FUNCTION)} {line}".strip() or "an unknown call"
+
+
+def failed_words(rows: Sequence[FailedCallRow]) -> str:
+    """How many calls failed, and the first of them; '' if none did."""
+    if not rows:
+        return ""
+    first, calls = rows[0], sum(row.calls for row in rows)
+    which = f"{first.function} at {where(first.place)}, error {first.error}"
+    return f"{counted(calls, 'call')} failed ({'first: ' if calls > 1 else ''}{which})"
+
+
+def unfinished_words(number: int) -> str:
+    """'' of none."""
+    if not number:
+        return ""
+    return (
+        f"{counted(number, 'copy or kernel', 'copies and kernels')} had not ended when the program or its context did"
+    )
 
 
 def where_allocated(place: CallLocation, helper: CallLocation | None, after: CallLocation | None = None) -> str:

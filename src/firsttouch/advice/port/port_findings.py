@@ -11,15 +11,22 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from firsttouch.advice.port.places import failed_words
 from firsttouch.base.outputs import Output
 from firsttouch.profile.calls import HostPlace
-from firsttouch.profile.traced import CallLocation
+from firsttouch.profile.traced import CallLocation, FailedCallRow
 from firsttouch.program.watched import PAGE_BYTES
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
-CopyFate: TypeAlias = Literal["dropped", "restoring", "shared"]
+CopyFate: TypeAlias = Literal["dropped", "restoring", "shared", "kept"]
+KeptBecause: TypeAlias = Literal[
+    "written", "overwritten", "changed", "read", "restores", "prepared", "rewritten", "late", "unseen"
+]
+"""Why a host array stays beside its buffer, from the surest on; the last two: what is not seen of one that does not."""
+TooEarly: TypeAlias = Literal["reads", "writes", "reads again"]
+WaitCertainty: TypeAlias = Literal["likely", "possible"]
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
@@ -38,6 +45,7 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "blocks.unwatched": "exact",
     "blocks.read_again": "assumed",  # of large buffers, a part is looked at
     "copy_calls": "exact",
+    "fills": "exact",
     "waits": "assumed",  # what kernels write, and when the CPU uses it
     "kernels": "exact",
 }
@@ -69,15 +77,23 @@ class CopyCount(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the host that copies join with a block. place: what memory they are. window: the copies join other bytes
-    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call that
-    touched most of them first, as page faults were sampled; None: unknown. threads: that touched them; 0: unknown.
+    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call of
+    the earliest sampled page fault in them; None: unknown. every: one of how many page faults was sampled, so that
+    earlier ones may be missing; 0: unknown. threads: that touched them; 0: unknown. kept: they stay beside the block,
+    as copies of the fate "kept" say.
     """
 
     bytes: int
     place: HostPlace
     window: bool
     touched: CallLocation | None = None
+    every: int = 0
     threads: int = 0
+    kept: bool = False
+
+    @property
+    def may_miss_touches(self) -> bool:
+        return self.every != 1
 
 
 class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,13 +177,33 @@ class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of a call between the host and blocks that have a partner, and what becomes of them.
 
     fate: "dropped", as both sides become one; "restoring", which bring old values back from a buffer of their own;
-    "shared", whose side of the host becomes one with another block, so that they remain between the two blocks.
+    "shared", whose side of the host becomes one with another block, so that they remain between the two blocks; "kept",
+    whose both sides remain, as one of them still needs what the other overwrites. reason: what makes them stay, or what
+    is not seen of dropped ones, '' else; unless: when it is otherwise, '' where that is seen.
     """
 
     fate: CopyFate
+    reason: KeptBecause | Literal[""] = ""
+    unless: str = ""
     blocks: Sequence[int]
     place: CallLocation
     copies: int
+    bytes: int
+
+
+class FilledFirst(msgspec.Struct, frozen=True, kw_only=True):
+    """Fills of buffers at a call that come before copies which are dropped. As one with the host array, they would
+    destroy what the CPU has prepared there.
+
+    is_needless: the copies overwrite all that is filled before it is used, so that the fills are left out; else they
+    have to come before the CPU prepares the array. copies: the calls of the copies.
+    """
+
+    is_needless: bool
+    blocks: Sequence[int]
+    place: CallLocation
+    copies: Sequence[CallLocation]
+    fills: int
     bytes: int
 
 
@@ -175,17 +211,26 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     """Where a unified version has to wait for the device by a call of its own: copies that it does without were the
     only wait between the device's work and the CPU.
 
-    before: what the CPU does too early else. "reads": the wait is needed in place of the copies. "writes": it is needed
-    after the work, before the CPU writes what the copies bring. copy: the call of the copies; work: that of the work,
-    such as a launch, of `kernel`, or ''; copies: how many times.
+    before: what the CPU does too early else. "reads": the wait is needed in place of the copies, or after them, if they
+    stay (`stays`), between two buffers. "writes": it is needed after the work, before the CPU writes what the copies
+    bring. "reads again": after the work, before the CPU reads the host array that was copied to the device only.
+    certainty: possible, if it is not known that the CPU does that while the work may be under way: it may read after
+    the wait that is `following`, or may have written before the work began, or read. following: where the program waits
+    next, if it asks for nothing of the device before; None: no such call. copy: the call of the copies; work: that of
+    the latest work, such as a launch, of `kernel`, or ''; earlier: the calls of other work that the wait has to be for;
+    copies: how many times.
     """
 
-    before: Literal["reads", "writes"]
+    before: TooEarly
+    certainty: WaitCertainty = "likely"
     copy: CallLocation
     work: CallLocation
+    earlier: Sequence[CallLocation] = ()
     kernel: str
+    following: CallLocation | None = None
     copies: int
     records: Sequence[StepRecord]
+    stays: bool = False
 
 
 class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +246,8 @@ class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to solve first. text: what happens. reading: the innocent reading that remains, '' of what was seen.
+    """Something to know of a program. text: what happens. reading: the innocent reading that remains, '' of what was
+    seen. to_fix: it has to be fixed before memory is unified.
 
     strategy: what to do about it, and link, where docs/porting.md says more; both '' of what is only possible. count:
     how often; bytes: altogether. records: the steps of the trace, the first ones.
@@ -209,6 +255,7 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     certainty: FindingCertainty
+    to_fix: bool
     text: str
     reading: str
     strategy: str
@@ -221,10 +268,13 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a hazard was looked for, and what that covers, or why it was not."""
+    """Whether a hazard was looked for, and what that covers, or why it was not. limit: what was left out, as a name;
+    '' if nothing was.
+    """
 
     kind: str
     searched: bool
+    limit: str
     text: str
 
 
@@ -276,8 +326,8 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that are
-    seen or likely. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
+    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that have
+    to be fixed. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
     then copies and copied are all between host and device. rank: of an MPI launcher, '' without one.
     """
 
@@ -298,10 +348,11 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status,
     None if unknown. copies, copied: between the host and blocks that have a partner; other_copies: those between
     host and device that are none of them. copy_calls: `copies` by call, and which of them a unified version needs
-    too. waits: for the device, that a unified version needs. needless: copies whose bytes the other side holds,
-    copied within `copies` too. unseen: what the profile cannot tell, in sentences. incomplete: what the trace
-    lacks, in sentences; partial: whether it lacks records, so that all numbers are of the rest. kernels: None if
-    there was no second run. certainties: of the fields with numbers, by their names.
+    too. fills: those that come before copies which are dropped. waits: for the device, that a unified version
+    needs. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile
+    cannot tell, in sentences. incomplete: what the trace lacks, in sentences; partial: whether it lacks records, so
+    that all numbers are of the rest. failed: calls that returned an error, in their order, which count as nothing
+    else. kernels: None if there was no second run. certainties: of the fields with numbers, by their names.
     """
 
     directory: str
@@ -321,7 +372,9 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     unseen: Sequence[str]
     incomplete: Sequence[str]
     partial: bool = False
+    failed: Sequence[FailedCallRow] = ()
     copy_calls: Sequence[CopyCalls] = ()
+    fills: Sequence[FilledFirst] = ()
     waits: Sequence[NeededWait] = ()
     kernels: KernelUse | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
@@ -329,7 +382,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     @property
     def lacking(self) -> list[str]:
         """What is not in the trace of the process, in sentences."""
-        texts = list(self.incomplete)
+        texts = [*filter(None, [failed_words(self.failed)]), *self.incomplete]
         if self.pid in self.others:
             texts.insert(
                 0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"
@@ -340,3 +393,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     def counted(self) -> Sequence[PortFinding]:
         """The findings that are seen or likely."""
         return [finding for finding in self.findings if finding.certainty != "possible"]
+
+    @property
+    def hazards(self) -> set[str]:
+        """The kinds of the findings that have to be fixed."""
+        return {finding.kind for finding in self.findings if finding.to_fix}

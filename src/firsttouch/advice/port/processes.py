@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.advice.port.dropped import needed_copies
+from firsttouch.advice.port.dropped import are_perhaps_needed, needed_copies
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
-from firsttouch.advice.port.wording import headline
+from firsttouch.advice.port.wording import headline, noted_titles
 from firsttouch.profile.calls import CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.program_names import program_name
@@ -61,23 +61,27 @@ def over_ranks(ranks: Sequence[tuple[Profile, PortFindings]]) -> PortFindings:
 def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequence[ProcessAnswer]) -> PortFindings:
     """The findings `shown` with the answers of all processes. of_each: the findings of all that were searched."""
     searched = [row for row in answers if row.saved is not None]
+    hazards = {kind for row in searched for kind in row.hazards or ()}
     name = program_name(shown.command) or "the program"
     summary = headline(
         f"the {len(answers)} processes of {name}",
         replace(shown.saved, bytes=sum(row.saved or 0 for row in searched), of=sum(row.of or 0 for row in searched)),
         sum(row.copies for row in searched),
         sum(row.copied for row in searched),
-        len({kind for row in searched for kind in row.hazards or ()}),
+        len(hazards),
         [row for findings in of_each for row in findings.other_copies],
         [row for findings in of_each for row in findings.waits],
+        noted=noted_titles((row for findings in of_each for row in findings.findings), hazards),
         needed=sum(needed_copies(findings.copy_calls) for findings in of_each),
+        perhaps=any(are_perhaps_needed(findings.copy_calls) for findings in of_each),
         partial=any(findings.partial for findings in of_each) or len(searched) < len(answers),
+        status=shown.status,
     )
     return replace(shown, summary=summary, processes=answers)
 
 
 def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
-    run = trace(calls, lambda site: lines_of(site, profile.callers))
+    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
     touches = TouchIndex(profile, calls.pid)
     return found(
         run, profile.callers, command=command_of(profile, calls.pid), touches=touches, watched=is_watched(profile)
@@ -92,7 +96,7 @@ def _answer(profile: Profile, findings: PortFindings) -> ProcessAnswer:
         copied=findings.copied,
         saved=findings.saved.bytes,
         of=findings.saved.of,
-        hazards=sorted({finding.kind for finding in findings.counted}),
+        hazards=sorted(findings.hazards),
     )
 
 

@@ -57,7 +57,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
-    run = trace(calls, lambda site: lines_of(site, profile.callers))
+    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
@@ -153,14 +153,22 @@ def _untraced_error(profile: Profile) -> UsageError:
         notices = [notice.text for journal in profile.journals for notice in journal.notices if notice.layer == "trace"]
         if problems := [*([room] if left_out else []), *notices]:
             return UsageError(f"{profile.directory} has no trace: {problems[0]}")
-        reason = "nothing in it used CUDA; name a program that does, as in port -- COMMAND"
+        failed = _failed(profile)
+        reason = f"nothing in it used CUDA{failed}; name a program that does, as in port -- COMMAND"
     return UsageError(f"{profile.directory} has no trace: {reason}")
+
+
+def _failed(profile: Profile) -> str:
+    """How a program ended that did less than it would have done; '' if it did not fail."""
+    status = profile.end.status if profile.end else None
+    return f", before it ended with exit status {status}" if status else ""
 
 
 def _no_process_error(profile: Profile, processes: Sequence[TracedCalls], process: int | None) -> UsageError:
     directory = profile.directory
     if process is None:
-        return UsageError(f"the program of {directory} copied nothing by CUDA and launched nothing")
+        failed = _failed(profile)
+        return UsageError(f"the program of {directory} copied nothing by CUDA and launched nothing{failed}")
     known_pids = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known_pids}")
 

@@ -5,9 +5,11 @@ A rule adds rows; what they say is put into words once (wording.py). How to add 
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar
 
 from firsttouch.advice.port.blocks import ProgramUse
@@ -15,20 +17,26 @@ from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, FindingCertainty
 from firsttouch.advice.port.repeated import RepeatedBytes
 from firsttouch.advice.port.touched import TouchedRange
-from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import LifePartners, Partners
-from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
+from firsttouch.program.trace import TracedAllocation, TracedLaunch, TracedRun, TracedStep, is_wait
+from firsttouch.program.unrecorded_waits import unrecorded_waits
+
+_MOST_PARTS = 64
+"""The most copies, with launches in between, for which the program may wait one by one in a way that is not recorded.
+"""
 
 
 @dataclass(frozen=True)
 class FindingWords:
     """What findings of a variant say. text: what happens. unless: the innocent reading that remains of those that are
-    only likely. Names in braces stand for a finding's grounds.
+    only likely. Names in braces stand for a finding's grounds. is_note: nothing has to be fixed before memory is
+    unified.
     """
 
     text: str
     unless: str = ""
+    is_note: bool = False
 
 
 @dataclass
@@ -46,6 +54,11 @@ class FindingRow:
     blocks: dict[int, None] = field(default_factory=dict)
     places: list[tuple[CallLocation, int]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+
+    @property
+    def to_fix(self) -> bool:
+        """Whether it has to be fixed before memory is unified."""
+        return self.certainty != "possible" and not self.rule.words[self.variant].is_note
 
     def add(self, number: int, nbytes: int, place: CallLocation, *blocks: int) -> None:
         self.bytes += nbytes
@@ -67,18 +80,13 @@ class Coverage:
     grounds: Mapping[str, str] = field(default_factory=dict)
 
 
-def is_wait(step: TracedStep) -> bool:
-    """Whether the program waits for the device, as a copy that blocks does too."""
-    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
-
-
 class ProgramState:
     """What a rule knows of a program: the whole run, and what holds before the step that it sees.
 
     use, touched, repeated: what the run does with its blocks, who touched the copied bytes of the host first (None:
     page faults were not sampled), and which copies repeat others. watched: whether the host's memory was to be
-    watched. pending: the first launch since the last wait, which a copy that blocks is too, that names a block, by its
-    number. alive: the number of the life that each living block is in.
+    watched. pending: the first launch that names a block and that the program has not waited for, as a copy that blocks
+    does too, by the number of the block. alive: the number of the life that each living block is in.
     """
 
     def __init__(
@@ -94,7 +102,11 @@ class ProgramState:
     ) -> None:
         self.run, self.places, self.use, self.touched, self.repeated = run, places, use, touched, repeated
         self.all_partners, self.watched = partners, watched
-        self.pending: dict[int, TracedLaunch] = {}
+        self.pending: ChainMap[int, TracedLaunch] = ChainMap()
+        self._waits = run.once(unrecorded_waits)
+        self._awaited = {*self._waits.values()}
+        self._parts = [inf]
+        """The last step of each of the maps of `pending`, of which the first has the oldest launches."""
         self.alive: dict[int, int] = {}
         self._begun = Counter[int]()
         self._uses: object = None
@@ -103,21 +115,34 @@ class ProgramState:
         """The partners of a living block."""
         return self.all_partners[block][self.alive[block]]
 
-    def advance(self, step: TracedStep) -> None:
+    def arrive(self, number: int) -> None:
+        """The rules see a step next."""
+        if (last := self._waits.get(number)) is not None:
+            over = bisect_right(self._parts, last)
+            del self._parts[:over], self.pending.maps[:over]
+
+    def advance(self, number: int, step: TracedStep) -> None:
+        """The rules have seen a step."""
         if isinstance(step, TracedLaunch):
             if step.uses is not self._uses and not step.call.captured:
                 self._uses = step.uses
+                newest = self.pending.maps[-1]
                 for use in step.uses:
-                    self.pending.setdefault(use.block, step)
+                    newest.setdefault(use.block, step)
         elif is_wait(step):
             self._uses = None
-            self.pending.clear()
+            self.pending, self._parts = ChainMap(), [inf]
+        elif number in self._awaited and self.pending.maps[-1] and len(self._parts) < _MOST_PARTS:
+            self._uses = None
+            self._parts[-1:] = [number, inf]
+            self.pending.maps.append({})
         elif isinstance(step, TracedAllocation) and step.begins:
             self.alive[step.block] = self._begun[step.block]
             self._begun[step.block] += 1
         elif isinstance(step, TracedAllocation):
             del self.alive[step.block]
-            self.pending.pop(step.block, None)
+            for launches in self.pending.maps:
+                launches.pop(step.block, None)
             self._uses = None
 
 

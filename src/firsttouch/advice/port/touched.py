@@ -49,9 +49,11 @@ def _touches_inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
 
 
 def touched_by(touches: RangeTouches) -> CallLocation | None:
-    """The place of most first touches that are neither of CUDA nor of an unknown caller of the C library."""
+    """The place of the earliest sampled touch that is neither of CUDA nor of an unknown caller of the C library; of
+    those that were read together, the one with most.
+    """
     program_places = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
-    place = next(program_places, None)
+    place = min(program_places, key=lambda place: (place.since, -place.samples), default=None)
     return place_of_touch(place) if place is not None else None
 
 

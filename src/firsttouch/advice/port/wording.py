@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.places import counted, largest, named_places, summed
 from firsttouch.advice.port.port_findings import (
+    KeptBecause,
     NeededWait,
     OtherCopies,
+    PortBlock,
     PortFinding,
     SavedBytes,
     SearchedHazard,
     StepRecord,
 )
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
+from firsttouch.advice.port.rules import all_rules
 from firsttouch.base.units import format_size
 from firsttouch.profile.headline import short
+from firsttouch.program.needless import WhyNotCompared
 from firsttouch.records.text import join_names
 
 PAGE = "docs/porting.md"
@@ -27,12 +31,48 @@ COPIES_OF: Mapping[str, str] = {
     "stack": "of variables of the stack",
     "library": "of memory that a library allocates",
 }
+
+
+@dataclass(frozen=True)
+class KeptWords:
+    """Why a host array stays beside its buffer: `text`, unless `unless`; '' if that is seen."""
+
+    text: str
+    unless: str = ""
+
+
+_NO_STALE_READ = "kernels only read the buffer"
+KEPT: Mapping[KeptBecause, KeptWords] = {
+    "written": KeptWords("the CPU writes the host array while the buffer is still in use"),
+    "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
+    "changed": KeptWords(
+        "the host array is written after the copy back, and the buffer is used again",
+        "kernels overwrite the whole buffer without reading it",
+    ),
+    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
+    "prepared": KeptWords(
+        "the buffer is written before the first copy from it", "the CPU fills the host array after that"
+    ),
+    "rewritten": KeptWords(
+        "the CPU writes the host array after the copy",
+        "it does so only after the kernels, without reading the old values",
+    ),
+    "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
+    "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
+}
 _ALLOCATORS = {
     "/libc10_cuda": "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch",
     "/cupy": "cupy.cuda.set_allocator(None) turns off the allocator of CuPy",
     "/xla_": "XLA_PYTHON_CLIENT_ALLOCATOR=platform turns off the allocator of JAX",
 }
 """How allocators are turned off, by what the path of a file that allocates contains."""
+
+_NOT_COMPARED: Mapping[WhyNotCompared, str] = {
+    "part": "use --check-copies",
+    "no sample": "copies in graphs, and back to the host without blocking, are not compared",
+    "launch": "a kernel ran in between of which it is not known what it accesses",
+}
 
 
 def headline(
@@ -44,42 +84,87 @@ def headline(
     others: Sequence[OtherCopies] = (),
     waits: Sequence[NeededWait] = (),
     *,
+    noted: Sequence[str] = (),
     needed: int = 0,
+    perhaps: bool = False,
     partial: bool = False,
+    status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too. hazards: the kinds of findings that are seen or likely. others: copies that are not among
-    `copies`. waits: that it needs. partial: whether the trace lacks records, so that all of it is of the rest.
+    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
+    noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
+    needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
+    the program's exit status, None if unknown.
     """
-    but_waits = f"but {counted(len(waits), 'explicit wait')} for the device" if waits else ""
-    first = f"fix {counted(hazards, 'hazard')} first" if hazards else "" if waits else "no hazard was found"
+    needed_waits = sum(wait.certainty == "likely" for wait in waits)
+    but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
+    first = "" if needed_waits else "nothing has to be fixed first" if noted else "no hazard was found"
     if partial:
-        name, first = (
-            f"{name}, as far as its trace has records,",
-            f"{first} in these" if first and not hazards else first,
-        )
+        name, first = f"{name}, as far as its trace has records,", f"{first} in these" if first else ""
+    if hazards:
+        first = f"fix {counted(hazards, 'hazard')} first"
+    last = [first, f"to note: {join_names(noted, 'and')}" if noted else ""]
     if not copies:
         what = "copies no buffer between host and device"
         if others:
             what = f"copies no buffer that the host could share, but makes {other_copies(others)}"
         subject = f"each of {name}" if name.startswith("the ") else name
-        return f"{subject} {what}, so a unified version saves nothing; {first}."
+        so = "so a unified version saves nothing"
+        if status:
+            so = f"and ended with exit status {status}, so what it would have copied is unknown"
+        return "; ".join(filter(None, [f"{subject} {what}, {so}", *last])) + "."
     copied_words = f"{counted(copies, 'copy', 'copies')} ({format_size(copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} of {format_size(saved.of, 3)} at the peak"
     without = "needs none of the" if copies > 1 else "does not need its"
     if needed:
-        without = f"needs {needed:,} of the" if copies > 1 else "needs its"
+        most = "up to " if perhaps else ""
+        without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
     sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
-    return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), first])) + "."
+    return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
+
+
+def noted_titles(findings: Iterable[PortFinding], hazards: Container[str]) -> list[str]:
+    """The titles of what is seen or likely and none of the kinds that have to be fixed, `hazards`."""
+    kinds = (row.kind for row in findings if row.certainty != "possible" and row.kind not in hazards)
+    return [all_rules()[kind].title for kind in dict.fromkeys(kinds)]
+
+
+def turns_words(block: PortBlock) -> str:
+    """The host arrays that copies join with the same part of a block in turn, whole or in parts; '' without any."""
+    windows = [partner for partner in block.partners if partner.window]
+    if not windows:
+        return ""
+    size = format_size(sum(partner.bytes for partner in windows), 3)
+    if len(windows) == 1:
+        return f"parts of a host array of {size} in turn"
+    at_least = "at least " if block.ranges > len(block.partners) else ""
+    parts = "parts of " if any(partner.bytes > block.bytes for partner in windows) else ""
+    return f"{parts}{at_least}{len(windows)} host arrays ({size}) in turn"
 
 
 def wait_words(wait: NeededWait) -> str:
     """What a unified version has to wait for, and where."""
-    work = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
-    copies, place = named_places([wait.copy]), named_places([wait.work])
+    kernel = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
+    work, copies = named_places([*wait.earlier, wait.work]), named_places([wait.copy])
+    if wait.stays:
+        return f"wait for the device after the copy at {copies}, which stays: it no longer makes the CPU wait"
     if wait.before == "reads":
-        return f"wait for the device in place of the copy at {copies}: {work} (from {place})"
-    return f"wait for the device after {place}, before the CPU writes what is copied at {copies}: {work}"
+        launched = "launched" if wait.kernel else "asked for"
+        text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
+    else:
+        what = "writes what is" if wait.before == "writes" else "reads again what was"
+        text, reason = f"wait for the device after {work}, before the CPU {what} copied at {copies}", kernel
+    return f"{text}{_doubt(wait)}: {reason}"
+
+
+def _doubt(wait: NeededWait) -> str:
+    """When a wait is not needed that is only possible, with a comma before it."""
+    if wait.certainty != "possible":
+        return ""
+    if wait.before != "reads":
+        return f", unless it {'wrote' if wait.before == 'writes' else 'read'} that before, which is not known"
+    following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
+    return f", unless the CPU uses the data only after the program's next wait{following}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:
@@ -97,6 +182,7 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
     return PortFinding(
         kind=rule.name,
         certainty=row.certainty,
+        to_fix=row.to_fix,
         text=words.text.format_map(row.grounds),
         reading=words.unless if row.certainty == "likely" else "",
         strategy=rule.strategy if is_advised else "",
@@ -112,7 +198,9 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
 def worded_search(hazard: Hazard) -> SearchedHazard:
     """Whether a hazard was looked for, and what that leaves out."""
     coverage = hazard.coverage()
-    return SearchedHazard(kind=hazard.name, searched=coverage.searched, text=limit_words(hazard, coverage))
+    return SearchedHazard(
+        kind=hazard.name, searched=coverage.searched, limit=coverage.limit, text=limit_words(hazard, coverage)
+    )
 
 
 def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
@@ -127,8 +215,9 @@ class UnseenUse:
     pooled: blocks that an allocator of the program divides, in parts that are not known; parts: parts of others, which
     are assumed. named: blocks that launches name; unrecorded: launches that may use all of these; is_exact: a second
     run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
-    unwatched: bytes that were copied back, of which it is not known whether the CPU used them. gpus: that the blocks
-    are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
+    unwatched: bytes that were copied back, of which it is not known whether the CPU used them; unwatched_inputs: that
+    were copied to buffers which kernels may write, of which it is not known whether the CPU read them again. gpus: that
+    the blocks are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
     pool_files: those from which pools are allocated.
     """
 
@@ -139,8 +228,9 @@ class UnseenUse:
     is_exact: bool
     unknown: int
     launches: int
-    not_compared: int
+    not_compared: Mapping[WhyNotCompared, int]
     unwatched: int
+    unwatched_inputs: int
     gpus: int
     strange: int
     outside: int
@@ -152,13 +242,14 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     more = "".join(f"; {hint}" for hint in hints)
     if unseen.pooled:
         yield (
-            f"the single buffers in {counted(unseen.pooled, 'memory pool')} of the program's own allocator, so each "
-            f"pool is treated as one buffer{more}"
+            f"the single buffers in {counted(unseen.pooled, 'memory pool')}, "
+            f"{'which is' if unseen.pooled == 1 else 'each of which is'} treated as one buffer{more}"
         )
     if unseen.parts:
         yield (
-            f"where {counted(unseen.parts, 'part')} of the program's memory pools begin and end: assumed from the "
-            f"addresses that copies and kernels name{'' if unseen.pooled else more}"
+            f"where {counted(unseen.parts, 'part')} of memory pools {'begins' if unseen.parts == 1 else 'begin'} and "
+            f"{'ends' if unseen.parts == 1 else 'end'}: assumed from the addresses that copies and kernels name"
+            f"{'' if unseen.pooled else more}"
         )
     if unseen.named and unseen.unrecorded > 0:
         yield (
@@ -167,11 +258,14 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
         )
     if unseen.unknown:
         yield f"which buffers {unseen.unknown:,} of {counted(unseen.launches, 'launch', 'launches')} access"
-    if unseen.not_compared:
-        copies = counted(unseen.not_compared, "repeated copy", "repeated copies")
-        yield f"whether {copies} moved the same bytes again (use --check-copies)"
+    for reason, number in unseen.not_compared.items():
+        copies = counted(number, "repeated copy", "repeated copies")
+        yield f"whether {copies} moved the same bytes again ({_NOT_COMPARED[reason]})"
     if unseen.unwatched:
         yield f"whether the CPU reads {format_size(unseen.unwatched, 3)} that were copied back"
+    if unseen.unwatched_inputs:
+        size = format_size(unseen.unwatched_inputs, 3)
+        yield f"whether the CPU reads again {size} that were copied to buffers which kernels may write"
     if unseen.gpus > 1:
         yield f"which of {unseen.gpus} GPUs a unified buffer would be on: several GPUs are not modelled"
     if unseen.strange:

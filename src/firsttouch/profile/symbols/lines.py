@@ -8,7 +8,6 @@ file name, and took fifteen times as long for 200 addresses of the C library.
 from __future__ import annotations
 
 import posixpath
-import re
 import struct
 import time
 from bisect import bisect_left
@@ -20,8 +19,6 @@ import numpy as np
 from firsttouch.profile.symbols.elf import Elf
 
 _LONGEST_PATH = 4096
-_SYSTEM = re.compile(r"/usr/(include|lib|lib64)/|.*/include/c\+\+/")
-"""Folders of headers of the system and of compilers."""
 
 
 class SourceLine(NamedTuple):
@@ -31,29 +28,23 @@ class SourceLine(NamedTuple):
     line: int = 0
 
 
-def find_lines(elf: Elf, addresses: Sequence[int], until: float, *, calls: bool = True) -> dict[int, SourceLine]:
+def find_lines(elf: Elf, addresses: Sequence[int], until: float) -> dict[int, list[SourceLine]]:
     """The source lines of addresses of a file, the most important first. Those for which there is no time remain
-    unknown.
+    unknown. The last line of each is its own; before it, of inlined code, those of the calls, the outermost first.
 
-    until: a reading of time.monotonic(). calls: of inlined code, such as that of a std::fill, the line of the call, and
-    of several the outermost that is not in a system header. Raises one of BROKEN if the debug information is broken.
+    until: a reading of time.monotonic(). Raises one of BROKEN if the debug information is broken.
     """
-    lines: dict[int, SourceLine] = {}
+    chains: dict[int, list[SourceLine]] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
             program = _LineProgram(elf, unit.lines, unit.directory)
-            lines |= _lines(program, inside, until)
-            for address, places in (unit.calls(inside, until) if calls else {}).items():
-                chain = [SourceLine(program.path(file), line) for file, line in places if line > 0]
-                lines[address] = _outermost([*chain, lines.get(address, SourceLine())])
+            chains |= {address: [line] for address, line in _lines(program, inside, until).items()}
+            for address, places in unit.calls(inside, until).items():
+                calls = [SourceLine(program.path(file), line) for file, line in places if line > 0]
+                chains[address] = [*calls, *chains.get(address, [SourceLine()])]
         if time.monotonic() > until:
             break
-    return lines
-
-
-def _outermost(chain: Sequence[SourceLine]) -> SourceLine:
-    """The first line that is not in a header of the system; of a chain within such headers, the first."""
-    return next((line for line in chain if line.line and not _SYSTEM.match(line.file)), chain[0])
+    return chains
 
 
 def _units(elf: Elf, addresses: Sequence[int], until: float) -> Iterator[tuple[_Unit, list[int]]]:

@@ -5,8 +5,9 @@ A file that is missing, stripped or broken gives what can be known of it, at wor
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,14 +21,26 @@ TIME_LIMIT = 5.0
 """Seconds after which only functions are looked up."""
 
 
+_SYSTEM = re.compile(r"^/(?:usr/)?(?:lib(?:32|64|x32|exec)?|include)/|^/(?:usr/local|opt)/(?:cuda|nvidia|rocm)[\w.-]*/"
+                     r"|/include/c\+\+/|/lib/python\d[\w.]*/|^<frozen ")  # fmt: skip
+
+
+def is_of_the_system(file: str) -> bool:
+    """Whether a file, such as a header, belongs to the system, a compiler, a vendor's toolkit or Python."""
+    return _SYSTEM.search(file) is not None
+
+
 class CodeLocation(NamedTuple):
-    """function: demangled; source: the file and number the line in it, of inlined code those of the call
-    (`lines.find_lines`). '' and 0: unknown.
+    """function: demangled; source: the file and number the line in it. '' and 0: unknown.
+
+    Of inlined code, such as that of a std::fill, the line is that of the call, and of several the outermost that is not
+    in a header of the system. headers: the other headers of the system that the code is inlined from, or into.
     """
 
     function: str = ""
     source: str = ""
     number: int = 0
+    headers: tuple[str, ...] = ()
 
 
 def symbolize(
@@ -50,7 +63,6 @@ def symbolize(
 
 def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, CodeLocation]:
     from firsttouch.profile.symbols.elf import BROKEN, Elf
-    from firsttouch.profile.symbols.lines import SourceLine
 
     try:
         elf = Elf.open(path)
@@ -61,11 +73,19 @@ def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, CodeLoca
         return {}
     lines = _lines(elf, list(names), until)
     return {
-        offset: CodeLocation(names[address], *lines.get(address, SourceLine())) for offset, address in addresses.items()
+        offset: _location(names[address], lines[address]) if address in lines else CodeLocation(names[address])
+        for offset, address in addresses.items()
     }
 
 
-def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, SourceLine]:
+def _location(function: str, chain: Sequence[SourceLine]) -> CodeLocation:
+    """chain: of `lines.find_lines`."""
+    place = next((line for line in chain if line.line and not is_of_the_system(line.file)), chain[0])
+    headers = dict.fromkeys(line.file for line in chain if is_of_the_system(line.file))
+    return CodeLocation(function, *place, tuple(file for file in headers if file != place.file))
+
+
+def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, list[SourceLine]]:
     from firsttouch.profile.symbols.elf import BROKEN
     from firsttouch.profile.symbols.lines import find_lines
 

@@ -12,6 +12,7 @@ _SIGN = re.compile(r"(operator\s*(?:\(\)|\[\]|<=>|->\*?|<<=?|>>=?|<=?|>=?|,)|ope
 """Operators whose sign would open something, and those whose name has a space."""
 _UNNAMED = re.compile(
     r"^decltype ?\(.*?\) (?=\w)|\(anonymous namespace\)::|\{anonymous\}::|\b_INTERNAL_\w+::|\b_GLOBAL__N_\w*::"
+    r"|\b(?:CUB|THRUST)_\d\w*::|\b__(?:1|cxx11)::"
 )
 _QUALIFIER = re.compile(r"\b[A-Za-z_]\w*::(?!\{)")
 _LENGTH = re.compile(r"\d+")
@@ -22,7 +23,7 @@ def kernel_name(mangled: str) -> str:
     namespaces.
     """
     demangled = _core.demangle(mangled)
-    return _identifiers(mangled) if demangled.startswith("_Z") else function_name(demangled, templates=True)
+    return _identifiers(demangled) if demangled.startswith("_Z") else function_name(demangled, templates=True)
 
 
 def function_name(demangled: str, *, templates: bool = False) -> str:

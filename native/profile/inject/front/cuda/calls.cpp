@@ -10,7 +10,7 @@ namespace firsttouch::inject {
 namespace {
 
 constexpr int most_nested_graphs = 8;
-constexpr std::size_t most_graph_steps = 1 << 16;
+constexpr std::size_t most_graph_steps = 1 << 16, most_captured_memory = 1 << 16;
 
 constexpr bool is_per_thread(std::string_view function) {
     return function.ends_with("_ptsz") || function.ends_with("_ptds");
@@ -25,6 +25,15 @@ thread_local bool waits_to_free = false;
 
 int result_of(const cupti::CallData& data) {
     return data.result == nullptr ? 0 : *static_cast<const int*>(data.result);
+}
+
+// Whether an error is the answer to a question, or that of a call after the driver has ended.
+template <class Parameters>
+constexpr bool is_answer(int result) {
+    constexpr int ended = 4, not_found = 500, not_ready = 600, not_possible = 910;
+    if (std::is_same_v<Parameters, cupti::Variable> && result == not_found) return true;
+    if (std::is_same_v<Parameters, cupti::GraphUpdate> && result == not_possible) return true;
+    return result == ended || result == not_ready;
 }
 
 // Bytes of a channel of an array; 0: a format that is not known.
@@ -129,7 +138,10 @@ void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
     if (!within.is_first() || !home_.is_here()) return;
     const int result = result_of(data);
     const auto done = [&](const auto& parameters, const Call& call) {
-        result == 0 ? after(parameters, call) : after_failure(parameters, result, call);
+        if (result == 0) return after(parameters, call);
+        after_failure(parameters, result, call);
+        if (!is_answer<std::remove_cvref_t<decltype(parameters)>>(result))
+            recorder_.failed(call.function, result, call);
     };
     const void* const parameters = data.parameters;
     try {
@@ -172,8 +184,22 @@ void Calls::before(const cupti::UnmappedMemory& range, const Call& call) {
     recorder_.end_blocks_in(range.address, range.bytes, call);
 }
 
+// What is captured frees nothing yet.
+void Calls::before(const cupti::MemoryAtOn& at, const Call& call) {
+    if (!is_captured(at.stream, call)) recorder_.end_block(at.address, call);
+}
 void Calls::before(const cupti::ReleasedHost& at, const Call& call) { free_block(address_of(at.address), call); }
 void Calls::before(const cupti::ArrayAt& at, const Call& call) { recorder_.end_block(address_of(at.array), call); }
+
+// Memory of a stream that is captured is a node of a graph: it is there when the graph is launched.
+void Calls::begin_ordered(std::uint64_t address, std::uint64_t bytes, cupti::Handle stream, const Call& call) {
+    const Block block{bytes, Memory::device, false, true};
+    if (!is_captured(stream, call)) return begin(address, block, call);
+    recorder_.expect(address, block);
+    const std::scoped_lock lock(mutex_);
+    if (captured_memory_.size() >= most_captured_memory) captured_memory_.clear();
+    captured_memory_.insert_or_assign(address, call.correlation);
+}
 
 void Calls::after(const cupti::NewMemory& made, const Call& call) {
     begin(*made.address, {made.bytes, Memory::device}, call);
@@ -185,10 +211,10 @@ void Calls::after(const cupti::NewManaged& made, const Call& call) {
     begin(*made.address, {made.bytes, Memory::managed}, call);
 }
 void Calls::after(const cupti::NewMemoryOn& made, const Call& call) {
-    begin(*made.address, {made.bytes, Memory::device, false, true}, call);
+    begin_ordered(*made.address, made.bytes, made.stream, call);
 }
 void Calls::after(const cupti::NewFromPoolOn& made, const Call& call) {
-    begin(*made.address, {made.bytes, Memory::device, false, true}, call);
+    begin_ordered(*made.address, made.bytes, made.stream, call);
 }
 void Calls::after(const cupti::NewHost& made, const Call& call) {
     begin(address_of(*made.address), {made.bytes, Memory::pinned}, call);
@@ -231,6 +257,16 @@ void Calls::after(const cupti::LaunchTogether& launch, const Call& call) {
 }
 void Calls::after(const cupti::LaunchOf& launch, const Call& call) {
     launched(launch.function, launch.parameters, launch.extra, launch.shape->stream, 0, call);
+}
+
+// A stream that waits for an event of one that is captured is captured too, as only the driver knows.
+bool Calls::is_captured(cupti::Handle stream, const Call& call) {
+    constexpr std::uint64_t most_default = 2;  // the handles up to this one are of default streams
+    if (!recorder_.is_capturing()) return false;
+    if (recorder_.is_captured(stream_key(stream, call))) return true;
+    int status = 0;
+    return address_of(stream) > most_default && driver_.is_capturing != nullptr &&
+           driver_.is_capturing(stream, &status) == 0 && status != 0;
 }
 
 std::uint64_t Calls::stream_key(std::uint64_t key, const Call& call) const {
@@ -287,6 +323,19 @@ void Calls::add_nodes(cupti::Handle graph, GraphSteps& steps, int depth) {
                                         .bytes = fill.width * fill.value_bytes * (is_one_row ? fill.height : 1),
                                         .rows = is_one_row ? 1 : fill.height,
                                         .target_pitch = is_one_row ? 0 : fill.pitch}}});
+        } else if (type == cupti::allocation_node && functions.allocation_node != nullptr) {
+            cupti::AllocationNodeParameters made{};
+            if (functions.allocation_node(node, &made) != 0) continue;
+            const Block block{made.bytes, Memory::device, false, true};
+            recorder_.expect(made.address, block);
+            const std::scoped_lock lock(mutex_);
+            const auto call = captured_memory_.find(made.address);
+            steps.push_back({.begins = made.address,
+                             .block = block,
+                             .allocated_by = call == captured_memory_.end() ? 0 : call->second});
+        } else if (type == cupti::free_node && functions.free_node != nullptr) {
+            cupti::Address freed = 0;
+            if (functions.free_node(node, &freed) == 0) steps.push_back({.ends = freed});
         } else if (cupti::Handle child = nullptr; type == cupti::graph_node && functions.child_graph != nullptr) {
             if (functions.child_graph(node, &child) == 0) add_nodes(child, steps, depth + 1);
         }

@@ -21,7 +21,8 @@ namespace firsttouch::inject {
 
 class Calls {
   public:
-    explicit Calls(Recorder& recorder) : recorder_(recorder), driver_(DriverFunctions::of_this_process()) {}
+    explicit Calls(Recorder& recorder, const DriverFunctions& driver = DriverFunctions::of_this_process())
+        : recorder_(recorder), driver_(driver) {}
 
     // The numbers of the calls that are watched.
     static const std::vector<std::uint32_t>& numbers();
@@ -49,7 +50,7 @@ class Calls {
         recorder_.before_copies(on_stream(asked(parameters), call), call);
     }
     void before(const cupti::MemoryAt& at, const Call& call) { free_block(at.address, call); }
-    void before(const cupti::MemoryAtOn& at, const Call& call) { recorder_.end_block(at.address, call); }
+    void before(const cupti::MemoryAtOn& at, const Call& call);
     void before(const cupti::UnmappedMemory& at, const Call& call);
     void before(const cupti::Stream& stream, const Call& call);
     void before(const cupti::ReleasedHost& at, const Call& call);
@@ -104,12 +105,15 @@ class Calls {
 
     static Call call_of(std::uint32_t id, const cupti::CallData& data, std::string_view function) noexcept;
     void begin(std::uint64_t address, const Block& block, Call call, std::string_view name = {});
+    void begin_ordered(std::uint64_t address, std::uint64_t bytes, cupti::Handle stream, const Call& call);
     void free_block(std::uint64_t address, const Call& call);
     void freed(const Call& call);
     void launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
                   std::uint8_t flags, const Call& call);
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, GraphSteps& steps, int depth);
+    // Whether what is asked of a stream becomes a node of a graph.
+    bool is_captured(cupti::Handle stream, const Call& call);
     std::uint64_t stream_key(std::uint64_t stream, const Call& call) const;
     std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
     Asked on_stream(Asked asked, const Call& call) const;
@@ -120,6 +124,7 @@ class Calls {
     const DriverFunctions driver_;
     std::mutex mutex_;  // of what follows
     std::unordered_map<cupti::Handle, std::shared_ptr<const GraphSteps>> graphs_;
+    std::unordered_map<std::uint64_t, std::uint32_t> captured_memory_;  // calls that nodes of graphs are of, by address
     bool is_change_told_ = false;
 };
 

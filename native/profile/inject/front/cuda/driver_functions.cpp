@@ -24,6 +24,9 @@ DriverFunctions DriverFunctions::of_this_process() {
     load(functions.copy_node, "cuGraphMemcpyNodeGetParams");
     load(functions.fill_node, "cuGraphMemsetNodeGetParams");
     load(functions.child_graph, "cuGraphChildGraphNodeGetGraph");
+    load(functions.allocation_node, "cuGraphMemAllocNodeGetParams");
+    load(functions.free_node, "cuGraphMemFreeNodeGetParams");
+    load(functions.is_capturing, "cuStreamIsCapturing");
     return functions;
 }
 

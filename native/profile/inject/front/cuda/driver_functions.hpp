@@ -23,6 +23,9 @@ struct DriverFunctions final : Kernels {
     Result (*copy_node)(cupti::Handle, cupti::Copy3D*) = nullptr;
     Result (*fill_node)(cupti::Handle, cupti::FillNodeParameters*) = nullptr;
     Result (*child_graph)(cupti::Handle, cupti::Handle*) = nullptr;
+    Result (*allocation_node)(cupti::Handle, cupti::AllocationNodeParameters*) = nullptr;
+    Result (*free_node)(cupti::Handle, cupti::Address*) = nullptr;
+    Result (*is_capturing)(cupti::Handle stream, int* status) = nullptr;
 
     const char* name_of(Handle kernel) const override;
     bool find_parameters(Handle kernel, std::vector<Parameter>& parameters) const override;

@@ -156,10 +156,14 @@ void Trace::flush(std::uint32_t flags) noexcept {
         if (flags != 0 || monotonic_ns() >= next_clocks_) write_clocks();
         std::size_t dropped = 0;
         if (api_.dropped_records(nullptr, 0, &dropped) != cupti::ok) dropped = 0;
-        const std::uint64_t lost = dropped + incomplete_.exchange(0);
-        if (lost == 0) return;
-        const LostRecord record{.time = monotonic_ns(), .records = lost};
-        journal_.append(Kind::lost, {Journal::bytes_of(record)});
+        if (const std::uint64_t lost = dropped + incomplete_.exchange(0); lost != 0) {
+            const LostRecord record{.time = monotonic_ns(), .records = lost};
+            journal_.append(Kind::lost, {Journal::bytes_of(record)});
+        }
+        if (const std::uint64_t unfinished = unfinished_.exchange(0); unfinished != 0) {
+            const UnfinishedRecord record{.time = monotonic_ns(), .records = unfinished};
+            journal_.append(Kind::unfinished, {Journal::bytes_of(record)});
+        }
     } catch (...) {
         return;  // the next flush tries again
     }
@@ -221,7 +225,7 @@ void Trace::unknown(const cupti::Record& record) noexcept {
     try {
         const auto write_copy = [this](const auto& copy, std::uint32_t from, std::uint32_t to, std::uint8_t direction,
                                        std::uint8_t source, std::uint8_t target) {
-            if (copy.end == 0) return void(incomplete_.fetch_add(1));
+            if (copy.end == 0) return void(unfinished_.fetch_add(1));
             const CopyRecord written{.start_stamp = copy.start,
                                      .end_stamp = copy.end,
                                      .bytes = copy.bytes,
@@ -247,7 +251,7 @@ void Trace::unknown(const cupti::Record& record) noexcept {
             write_copy(copy, copy.device, copy.device, fill, 0, static_cast<std::uint8_t>(copy.memory));
         } else if (record.kind == cupti::concurrent_kernels) {
             const auto& kernel = as<cupti::KernelRecord>(record);
-            if (kernel.end == 0) return void(incomplete_.fetch_add(1));
+            if (kernel.end == 0) return void(unfinished_.fetch_add(1));
             const KernelRecord written{.start_stamp = kernel.start,
                                        .end_stamp = kernel.end,
                                        .device = kernel.device,

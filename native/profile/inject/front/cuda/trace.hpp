@@ -59,7 +59,8 @@ class Trace final : public RecordSink {
     std::atomic<bool> enabled_{false};
     std::atomic<bool> ready_{false};
     std::atomic<std::uint64_t> next_clocks_{0};  // when both clocks are read again, in nanoseconds
-    std::atomic<std::uint64_t> incomplete_{0};   // records without times
+    std::atomic<std::uint64_t> incomplete_{0};   // records that could not be written
+    std::atomic<std::uint64_t> unfinished_{0};   // copies and kernels without an end
 };
 
 }  // namespace firsttouch::inject

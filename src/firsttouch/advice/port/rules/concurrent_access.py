@@ -8,18 +8,21 @@ from functools import cached_property
 
 from firsttouch.advice.port.cpu_use import watched_ranges
 from firsttouch.advice.port.places import counted
-from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState, is_wait
+from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
+    MANAGED_KINDS,
     TracedAllocation,
+    TracedBlock,
     TracedCopy,
     TracedLaunch,
     TracedRange,
     TracedStep,
     beside_launches,
+    is_wait,
 )
 from firsttouch.program.watched import PAGE_BYTES
 
@@ -49,6 +52,7 @@ class ConcurrentAccess(Hazard):
     strategy = "use two buffers alternately, and let the CPU wait for an event before it writes"
     chapter = "concurrent-access"
     limits = {
+        "unified": "{buffers} of managed and mapped memory that kernels get are not watched",
         "not watched": "judged by copies only, without --host",
         "nothing recorded": "judged by copies only, since no look at host memory was recorded",
         "not while kernels ran": "judged by copies only, since no host memory was watched while kernels ran",
@@ -81,6 +85,8 @@ class ConcurrentAccess(Hazard):
 
     def coverage(self) -> Coverage:
         run = self.state.run
+        if unwatched := [block for block in run.blocks if self._is_of_both_sides(block)]:
+            return Coverage(False, "unified", {"buffers": counted(len(unwatched), "buffer")})
         if not any(isinstance(step, HostUse) for _, step in run.once(beside_launches)):
             return Coverage(limit="nothing recorded" if self.state.watched else "not watched")
         watched, ranges = watched_ranges(run, self.state.all_partners)
@@ -88,6 +94,11 @@ class ConcurrentAccess(Hazard):
             return Coverage()
         grounds = {"watched": str(watched), "ranges": counted(ranges, "range")}
         return Coverage(True, "partly watched", grounds) if watched else Coverage(limit="not while kernels ran")
+
+    def _is_of_both_sides(self, block: TracedBlock) -> bool:
+        """Whether kernels may get memory that the CPU can use at the same time: the watch is of what copies join."""
+        is_reachable = block.kind in MANAGED_KINDS or block.kind == "pinned"
+        return is_reachable and not block.is_of_vendor and self.state.use.blocks[block.number].launches > 0
 
     def _written(self, number: int, use: HostUse) -> None:
         if not use.writes:

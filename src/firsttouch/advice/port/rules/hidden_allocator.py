@@ -20,13 +20,24 @@ from firsttouch.profile.user_lines import OFFSET
 _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
 """A demangled name, perhaps behind the type that it returns."""
 _STRING = re.compile(r"^(?:[\w:<>,*& ]+ )?std::(?:__cxx11::)?basic_string<")
-_HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
+_CALLS_THE_PROGRAM = re.compile(
+    r"^(?:[\w:<>,*& ]+ )?std::(?:__\w+::)?"
+    r"(?:j?thread|_Function|function|__future_base|_Bind|__?invoke|for_each|transform|generate)"
+)
+"""Functions of the C++ library into which the program's own may be inlined."""
+_HEADERS = re.compile(r"/c\+\+/v?\d[\w.]*/")
 """Headers of the C++ library, whose functions are inlined."""
+_OF_CONTAINERS = re.compile(
+    _HEADERS.pattern + r"(?:[\w-]+/)*(?:stl_|__)?(?:b?vector|deque|(?:forward_)?list|tree|(?:multi)?(?:map|set)"
+    r"|hash_?table\w*|unordered_\w+|(?:basic_)?string|valarray\w*|uninitialized\w*|construct(?:_at)?"
+    r"|(?:new_)?allocator|alloc(?:ator)?_traits|unique_ptr|shared_ptr\w*|split_buffer|bit_reference)(?:\.h|\.tcc)?$"
+)
+"""Those that allocate, not those of algorithms: std::fill also fills memory that the program allocated."""
 HALF = 0.5
 """The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
 least half of what it holds in the end.
 """
-_REUSED = "that memory was freed and reused, or comes from the program's own allocator"
+_REUSED = "that memory was freed and reused, or the program allocated it itself"
 
 
 class HiddenAllocator(Hazard):
@@ -80,6 +91,8 @@ def _variant_of_place(place: TouchPlace, program_files: set[str]) -> str:
     name = _core.demangle(place.function) if place.function else ""
     if is_of_the_c_library(place.file):  # which also reads numbers and text into the program's memory
         return "container" if _STRING.match(name) else ""
-    if _FUNCTION.match(name) or _HEADERS.search(place.source):
+    if any(map(_OF_CONTAINERS.search, place.headers)):
+        return "container"
+    if _HEADERS.search(place.source) if place.source else not _CALLS_THE_PROGRAM.match(name) and _FUNCTION.match(name):
         return "container"
     return "library" if place.file.startswith("/") and place.file not in program_files else ""

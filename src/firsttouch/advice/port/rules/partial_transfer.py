@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.program.partners import may_pair
-from firsttouch.program.trace import NO_BLOCK, STATIC_KINDS, TracedBlock, TracedCopy, TracedRange, TracedStep
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedLaunch,
+    TracedRange,
+    TracedRun,
+    TracedStep,
+)
+from firsttouch.program.watched import PAGE_BYTES
 
 WHOLE = 0.99
 """The part of a block from which on a copy is one of the whole."""
@@ -18,6 +32,53 @@ def is_whole(block: TracedBlock, side: TracedRange) -> bool:
     """Whether a range is all of a block but for padding."""
     padded = side.pitch if side.nbytes < side.pitch < side.nbytes + _PADDING else side.nbytes
     return side.rows * padded >= WHOLE * block.nbytes
+
+
+def in_turn(run: TracedRun) -> set[int]:
+    """The steps that copy parts of a block which together are all of it: one after another in one direction, each with
+    bytes that the others do not have for the most part. Parts of less than a page, between which kernels were launched,
+    are no turn: their pages move for each.
+    """
+    turns, found, launches = dict[tuple[int, str], _Turn](), set[int](), 0
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedLaunch):
+            launches += 1
+        elif isinstance(step, TracedAllocation):
+            turns.pop((step.block, "h2d"), None)
+            turns.pop((step.block, "d2h"), None)
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            key, block = (step.device.block, step.way), run.blocks[step.device.block]
+            turn = turns.get(key)
+            if is_whole(block, step.device):
+                turns.pop(key, None)
+                continue
+            if turn is None or not turn.goes_on(step.device, launches):
+                turn = turns[key] = _Turn()
+            turn.add(number, step.device, launches)
+            if turn.covered.total() >= WHOLE * block.nbytes:
+                found |= turn.steps
+                turn.steps.clear()
+    return found
+
+
+@dataclass
+class _Turn:
+    """Copies of parts of a block, the bytes that they have, and how many launches there were before the last one."""
+
+    steps: set[int] = field(default_factory=set)
+    covered: Ranges = field(default_factory=Ranges)
+    launches: int = 0
+
+    def goes_on(self, part: TracedRange, launches: int) -> bool:
+        if part.total < PAGE_BYTES and launches > self.launches:
+            return False
+        return 2 * sum(self.covered.bytes_in(start, end) for start, end in part.pieces) < part.total
+
+    def add(self, number: int, part: TracedRange, launches: int) -> None:
+        self.steps.add(number)
+        self.launches = launches
+        for start, end in part.pieces:
+            self.covered.add(start, end)
 
 
 class PartialTransfer(Hazard):
@@ -46,6 +107,7 @@ class PartialTransfer(Hazard):
         self._ends: dict[tuple[int, int], tuple[int, int]] = {}
         """By the host's allocation, NO_BLOCK if the program did not get it from CUDA, and the address."""
         self._joined: set[frozenset[int]] = set()
+        self._in_turn = state.run.once(in_turn)
 
     def take(self, number: int, step: TracedStep) -> None:
         if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
@@ -55,7 +117,7 @@ class PartialTransfer(Hazard):
             return
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
-            if window.total() < WHOLE * block.nbytes:
+            if window.total() < WHOLE * block.nbytes and number not in self._in_turn:
                 place = self.state.places.of(step.call.site)
                 row = self.row(step.way, "seen", (block.number, place))
                 row.add(number, step.device.total, place, block.number)

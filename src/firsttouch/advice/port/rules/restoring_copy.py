@@ -19,12 +19,17 @@ class RestoringCopy(Rule):
     name = "restoring"
     title = "restoring copy"
     words = {
-        "overwritten": FindingWords("it copies the bytes of {since}{part} again, after {writer} overwrote them", _REST),
+        "overwritten": FindingWords(
+            "it copies the bytes of {since}{part} again, after {writer} overwrote them", _REST, is_note=True
+        ),
         "perhaps overwritten": FindingWords(
             "it copies the bytes of {since}{part} again, and {writer} may have overwritten them",
             "that kernel does not write them",
+            is_note=True,
         ),
-        "back": FindingWords("it copies the bytes of {since}{part} back again, after the CPU overwrote them", _REST),
+        "back": FindingWords(
+            "it copies the bytes of {since}{part} back again, after the CPU overwrote them", _REST, is_note=True
+        ),
     }
     strategy = "a unified buffer has the kernel's values; keep a separate copy where the old ones are needed"
     chapter = "restoring-copies"

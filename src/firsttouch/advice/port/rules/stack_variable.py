@@ -19,7 +19,7 @@ class StackVariable(Hazard):
     title = "stack variable"
     order = 4
     words = {
-        "blocking": FindingWords("harmless as long as its copies are synchronous"),
+        "blocking": FindingWords("harmless as long as its copies are synchronous", is_note=True),
         "ended": FindingWords("copied asynchronously, and its function returned before the next synchronization"),
         "waited": FindingWords("copied asynchronously, and used until the next synchronization"),
     }

@@ -1,0 +1,340 @@
+"""Where a program has to wait for the device by a call of its own, once it does without some copies.
+
+A copy that blocks is a wait too. Where it was the only one between a kernel and the CPU, the CPU would use the shared
+memory too early. Unless the watch of the host's memory tells more (--host), the CPU is taken to read what was copied
+back as soon as it can, and not any more when the next kernel may write it; and to write what is copied to the device at
+any time before the copy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from firsttouch.advice.port.cpu_use import cpu_uses
+from firsttouch.advice.port.dropped import CopiesByFate, site_of
+from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
+from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.symbols.names import kernel_name
+from firsttouch.program.partners import Partners, joined
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    TracedAllocation,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRange,
+    TracedRun,
+    beside_launches,
+)
+from firsttouch.program.unrecorded_waits import unrecorded_waits
+from firsttouch.program.watched import PAGE_BYTES, HostHistory
+
+_ANY = -2
+"""The block of launches of which it is not known what they use."""
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """A wait that is missing: of the copy `copy`, for the steps `work`, the latest last. before: what the CPU does too
+    early else. following: where the program waits next, if it does nothing with the device before.
+    """
+
+    copy: int
+    work: tuple[int, ...]
+    before: TooEarly
+    certainty: WaitCertainty = "likely"
+    following: CallSite | None = None
+
+
+class _Pending:
+    """Work of the device that the CPU has not waited for, by blocks: the latest step of each call."""
+
+    def __init__(self) -> None:
+        self._of: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """By block and the identity of the call's site."""
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, block: int, number: int, site: CallSite) -> None:
+        self._of[block][id(site)] = number
+
+    def of(self, block: int) -> tuple[int, ...]:
+        """What may use a block, in order."""
+        steps = {number for key in (block, _ANY) if key in self._of for number in self._of[key].values()}
+        return tuple(sorted(steps))
+
+    def end(self, block: int) -> None:
+        self._of.pop(block, None)
+
+    def waited(self, last: int | None) -> None:
+        """The CPU has waited for all of it, or for that up to a step."""
+        if last is None:
+            self._of.clear()
+            return
+        for block, steps in [*self._of.items()]:
+            self._of[block] = {site: number for site, number in steps.items() if number > last}
+            if not self._of[block]:
+                del self._of[block]
+
+
+class _Order:
+    """The order of the device's work and the CPU's, in the program without some copies."""
+
+    def __init__(self, run: TracedRun, partners: Partners, fates: CopiesByFate, unified: bool) -> None:
+        self._run = run
+        self._windows = {block for block, lives in enumerate(partners) if any(life.window for life in lives)}
+        self._dropped, self._shared = set(fates.dropped), set(fates.shared)
+        self._dropped_fills = {row.fill for row in fates.fills if row.is_whole}
+        self._unified = unified
+        self._writing = _Pending()
+        """What may write a block, which the CPU uses in place."""
+        self._using = _Pending()
+        self._ended = _Pending()
+        """What may write a block that was given back, but whose host arrays the CPU may have used before."""
+        self._owed = _Pending()
+        """What is copied without blocking, so that the CPU waits for it later; of no block."""
+        self._waits = run.once(unrecorded_waits)
+        self._waited_at = -1
+        """The last step at which the program waited."""
+        self._samples: dict[tuple[TracedRange, int], int | None] = {}
+        self._sources: dict[int, int] = {}
+        """Where on the host the bytes of a block were copied from last."""
+        self._used_sources: defaultdict[int, set[int]] = defaultdict(set)
+        """Those from which a block was filled when work began that may still use it."""
+        self._joined = {run.steps[number].device.block for number in fates.dropped}  # type: ignore[union-attr]
+        self._watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._history = HostHistory()
+        self._unread = run.once(cpu_uses).unread
+        self._frees_later = False
+        self._following: tuple[int, CallSite | None] = -1, None
+        """The next wait, as it was looked for last."""
+        self.lost: list[_Lost] = []
+
+    def go(self) -> list[_Lost]:
+        for number, step in enumerate(self._run.steps):
+            if number in self._waits:
+                self._wait_for(self._waits[number])
+            if isinstance(step, TracedLaunch):
+                self._launch(number, step)
+            elif isinstance(step, TracedCopy):
+                self._copy(number, step)
+            elif isinstance(step, TracedFill):
+                if number in self._dropped_fills:
+                    continue
+                self._use(number, step, step.target.block)
+                if step.call.blocking:
+                    self._wait_for_all(number)
+            elif isinstance(step, CudaWait):
+                if step.what != "copy" and not (step.what == "free" and self._frees_later):
+                    self._wait_for_all(number)
+            elif isinstance(step, HostUse):
+                self._read_again(step)
+                self._history.watched(step)
+            elif isinstance(step, TracedAllocation):
+                self._allocate(step)
+        return self.lost
+
+    def _wait_for_all(self, number: int) -> None:
+        self._waited_at = number
+        self._wait_for(None)
+
+    def _wait_for(self, last: int | None) -> None:
+        """The CPU has waited for all work, or for that up to a step."""
+        for pending in (self._writing, self._using, self._ended, self._owed):
+            pending.waited(last)
+        if not self._using:
+            self._used_sources.clear()
+
+    def _allocate(self, step: TracedAllocation) -> None:
+        self._ended.end(step.block)
+        if step.begins:
+            return
+        self._frees_later = self._is_freed_later(step)
+        for number in self._writing.of(step.block):
+            self._ended.add(step.block, number, site_of(self._run, number))
+        self._writing.end(step.block)
+        self._using.end(step.block)
+
+    def _is_freed_later(self, step: TracedAllocation) -> bool:
+        """What replaces a host array is freed when the CPU has used it, and page-locked arrays are replaced."""
+        return self._unified and (step.block in self._joined or self._run.blocks[step.block].on_host)
+
+    def _launch(self, number: int, step: TracedLaunch) -> None:
+        if not self._unified or step.call.captured:
+            return
+        if step.call.arguments is None:
+            self._using.add(_ANY, number, step.call.site)
+            self._writing.add(_ANY, number, step.call.site)
+        for use in step.uses:
+            self._using.add(use.block, number, step.call.site)
+            if use.block in self._sources:
+                self._used_sources[use.block].add(self._sources[use.block])
+            if use.may_write:
+                self._writing.add(use.block, number, step.call.site)
+
+    def _use(self, number: int, step: TracedCopy | TracedFill, written: int, read: int = NO_BLOCK) -> None:
+        """A fill or a copy on the device."""
+        if self._unified:
+            for block in (written, read):
+                self._using.add(block, number, step.call.site)
+            self._writing.add(written, number, step.call.site)
+
+    def _copy(self, number: int, step: TracedCopy) -> None:
+        if step.call.captured:
+            return
+        if number in self._shared:
+            self._use(number, step, step.target.block, step.source.block)
+            if step.call.blocking:
+                self._lose(number, (number,))
+        elif number in self._dropped:
+            self._drop(number, step)
+        elif step.call.blocking:
+            self._wait_for_all(number)
+        elif step.way == "d2d":
+            self._use(number, step, step.target.block, step.source.block)
+        else:
+            self._owed.add(NO_BLOCK, number, step.call.site)
+        if self._watched and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            self._history.copied(step, number)
+
+    def _drop(self, number: int, step: TracedCopy) -> None:
+        block, owed = step.device.block, self._owed.of(NO_BLOCK)
+        written = self._writing.of(block) if step.way == "d2h" and number not in self._unread else ()
+        if written and not step.call.blocking:
+            for work in written:
+                self._owed.add(NO_BLOCK, work, site_of(self._run, work))
+        elif written:
+            self._lose(number, written)
+        elif step.call.blocking and owed:
+            self._lose(number, owed)
+        if step.way == "h2d":
+            used = self._using.of(block)
+            certainty = self._written(step, used)
+            if used and certainty is not None:
+                self.lost.append(_Lost(number, used, "writes", certainty))
+                if certainty == "likely":
+                    self._wait_for(used[-1])
+            self._sources[block] = step.call.source
+
+    def _written(self, step: TracedCopy, used: Sequence[int]) -> WaitCertainty | None:
+        """Whether the CPU wrote the bytes that a copy brings, while steps may use them. Not known: possible."""
+        key, block, now = (step.device, step.call.source), step.device.block, step.call.sample
+        before, self._samples[key] = self._samples.get(key), now
+        if not used or (block in self._windows and step.call.source not in self._used_sources[block]):
+            return None
+        parts = [(host, host + end - start) for start, end, host in joined(step)] if self._watched else []
+        if parts and all(self._history.is_unwritten(*part, used[0]) for part in parts):
+            return None
+        if any(self._is_written(*part) for part in parts):
+            return "likely"
+        if before is None or now is None:
+            return "possible"
+        return "likely" if before != now else None
+
+    def _is_written(self, start: int, end: int) -> bool:
+        """Whether the watch told that the CPU wrote a page of the host's bytes that holds no other data."""
+        return any(
+            since.writes == "told" and since.unwritten is None and -(-first // PAGE_BYTES) < last // PAGE_BYTES
+            for first, last, since in self._history.since(start, end)
+        )
+
+    def _lose(self, number: int, work: tuple[int, ...]) -> None:
+        following = self._next_wait(number)
+        self.lost.append(_Lost(number, work, "reads", "likely" if following is None else "possible", following))
+        if following is None or not self._unified:
+            self._wait_for_all(number)
+
+    def _next_wait(self, number: int) -> CallSite | None:
+        """Where the program waits after a copy, if it asks for nothing of the device before but copies to the host that
+        are dropped.
+        """
+        end, site = self._following
+        if number >= end:
+            end, site = self._following = self._look_ahead(number)
+        return site
+
+    def _look_ahead(self, number: int) -> tuple[int, CallSite | None]:
+        """The next wait, or what else is done with the device; the site is None if that is no wait."""
+        frees_later = False
+        for place in range(number + 1, len(self._run.steps)):
+            step = self._run.steps[place]
+            if isinstance(step, TracedAllocation):
+                frees_later = not step.begins and self._is_freed_later(step)
+            elif isinstance(step, CudaWait):
+                if step.what != "copy" and not (step.what == "free" and frees_later):
+                    return place, step.site
+            elif isinstance(step, TracedLaunch):
+                return place, None
+            elif isinstance(step, TracedCopy | TracedFill) and not step.call.captured:
+                if isinstance(step, TracedCopy) and step.way == "d2h" and place in self._dropped:
+                    continue
+                remains = place not in self._dropped and place not in self._shared
+                return place, step.call.site if step.call.blocking and remains else None
+        return len(self._run.steps), None
+
+    def _read_again(self, use: HostUse) -> None:
+        """What the CPU read of bytes that were copied to the device last, and that the device may have written since:
+        it may have read them before.
+        """
+        if (use.read or 0) <= 2 * PAGE_BYTES or not (self._writing or self._ended):  # two pages may have other data
+            return
+        copies: dict[int, int] = {}
+        for _, _, since in self._history.since(use.address, use.address + use.bytes):
+            if since.way == "h2d" and since.copy in self._dropped:
+                copies.setdefault(since.block, since.copy)
+        for block, copy in copies.items():
+            pending = {*self._ended.of(block), *self._writing.of(block)}
+            if work := tuple(sorted(number for number in pending if number > copy)):
+                certainty: WaitCertainty = "possible" if self._waited_at > copy else "likely"
+                self.lost.append(_Lost(copy, work, "reads again", certainty))
+
+
+def needed_waits(
+    run: TracedRun, partners: Partners, fates: CopiesByFate, places: Places, record: Callable[[int], StepRecord]
+) -> list[NeededWait]:
+    """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
+    rows: dict[object, list[_Lost]] = {}
+    for lost in _Order(run, partners, fates, unified=True).go():
+        sites = (site_of(run, number) for number in (lost.copy, lost.work[-1]))
+        key = lost.before, *(places.in_program(site) for site in sites)
+        rows.setdefault(key, []).append(lost)
+    shared = set(fates.shared)
+    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
+    return sorted(waits, key=lambda wait: wait.certainty != "likely")
+
+
+def only_waits(run: TracedRun, partners: Partners, dropped: Sequence[int]) -> set[int]:
+    """Which copies are the only wait for others that do not block, where arrays of both sides remain."""
+    return (
+        {lost.copy for lost in _Order(run, partners, CopiesByFate([*dropped]), unified=False).go()}
+        if dropped
+        else set()
+    )
+
+
+def _needed(
+    run: TracedRun, alike: list[_Lost], places: Places, record: Callable[[int], StepRecord], *, stays: bool
+) -> NeededWait:
+    first, launch = alike[0], run.steps[alike[0].work[-1]]
+    kernel = launch.kernel if isinstance(launch, TracedLaunch) else ""
+    work = places.in_program(site_of(run, first.work[-1]))
+    earlier = dict.fromkeys(places.in_program(site_of(run, number)) for lost in alike for number in lost.work[:-1])
+    following = {lost.following for lost in alike}
+    (site,) = following if len(following) == 1 else (None,)
+    return NeededWait(
+        before=first.before,
+        certainty="likely" if any(lost.certainty == "likely" for lost in alike) else "possible",
+        copy=places.in_program(site_of(run, first.copy)),
+        work=work,
+        earlier=[place for place in earlier if place != work],
+        kernel=kernel_name(kernel) if kernel else "",
+        following=places.in_program(site) if site is not None else None,
+        copies=len(alike),
+        records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],
+        stays=stays,
+    )

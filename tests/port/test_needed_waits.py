@@ -1,0 +1,243 @@
+"""Which waits for the device a version without copies needs, and which it may need, as far as the trace tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.port.test_port_findings import MIB, READS, of
+from tests.port.traces import Calls
+from tests.texts import assert_states
+
+from firsttouch.advice.port.wording import wait_words
+
+IN, LAUNCH, BACK, NEXT = 1, 2, 3, 4
+"""The lines of the calls."""
+
+
+def waits(calls: Calls) -> list[tuple[str, str, int, int]]:
+    return [(wait.before, wait.certainty, wait.copy.line, wait.work.line) for wait in of(calls).waits]
+
+
+def launched(kernel: str = "") -> tuple[Calls, int, int]:
+    """A block that is copied in, and a kernel that gets it; the block and its host array."""
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, line=IN, sample=1)
+    calls.launch(block, line=LAUNCH, **({"kernel": kernel} if kernel else {}))
+    return calls, block, host
+
+
+# ---------------------------------------------------------------------------------------------- the program waits next
+
+
+def freed_and_waited(calls: Calls, block: int) -> None:
+    """As of a program whose memory is given back in the order of a stream."""
+    calls.free(block, waits=False)
+    calls.wait("stream", line=NEXT)
+
+
+def copied_to_another(calls: Calls, block: int) -> None:
+    """A copy that stays blocks."""
+    calls.copy(0x7FFF0000, calls.block(64), 64, host="stack", line=NEXT)
+
+
+def launched_again(calls: Calls, block: int) -> None:
+    calls.launch(block, line=9)
+    calls.wait(line=NEXT)
+
+
+def freed(calls: Calls, block: int) -> None:
+    """A free of what replaces the host array waits too late."""
+    calls.free(block, line=NEXT)
+
+
+@pytest.mark.parametrize(
+    ("then", "certainty", "following"),
+    [
+        (lambda calls, block: calls.wait("event", line=NEXT), "possible", NEXT),
+        (freed_and_waited, "possible", NEXT),
+        (copied_to_another, "possible", NEXT),
+        (launched_again, "likely", None),
+        (freed, "likely", None),
+        (lambda calls, block: None, "likely", None),
+    ],
+    ids=["an event", "a stream, after a free", "a copy", "after a launch", "a free", "nothing"],
+)
+def test_a_wait_that_the_program_has_next_is_named(
+    then: Callable[[Calls, int], None], certainty: str, following: int | None
+) -> None:
+    calls, block, host = launched()
+    calls.copy(host, block, MIB, line=BACK)
+    then(calls, block)
+    (wait,) = of(calls).waits
+    place = wait.following
+    assert (wait.before, wait.certainty, wait.copy.line, wait.work.line) == ("reads", certainty, BACK, LAUNCH)
+    assert (place.line if place is not None else None) == following
+
+
+def test_each_copy_before_a_wait_is_named_as_the_cpu_may_read_any_of_them() -> None:
+    calls = Calls()
+    blocks, arrays = [calls.block(MIB) for _ in range(2)], [calls.host(MIB) for _ in range(2)]
+    calls.launch(*blocks, line=LAUNCH)
+    for line, (block, array) in enumerate(zip(blocks, arrays, strict=True), 5):
+        calls.copy(array, block, MIB, line=line)
+    calls.wait(line=NEXT)
+    assert waits(calls) == [("reads", "possible", line, LAUNCH) for line in (5, 6)]
+
+
+def test_of_rounds_in_which_the_program_does_not_always_wait_next_the_wait_is_needed() -> None:
+    calls, block, host = launched()
+    for waited in (True, False):
+        calls.copy(host, block, MIB, line=BACK)
+        if waited:
+            calls.wait(line=NEXT)
+        calls.launch(block, line=LAUNCH)
+    (wait,) = of(calls).waits
+    assert (wait.certainty, wait.copies, wait.following) == ("likely", 2, None)
+
+
+@pytest.mark.parametrize(("read", "expected"), [(0, []), (MIB, [("reads", "likely", BACK, LAUNCH)])])
+def test_what_the_cpu_is_seen_not_to_read_needs_no_wait(read: int, expected: list[tuple[str, str, int, int]]) -> None:
+    calls, block, host = launched()
+    calls.copy(host, block, MIB, line=BACK)
+    calls.host_use(host, MIB, read=read)
+    assert waits(calls) == expected
+
+
+def test_work_is_still_waited_for_after_a_copy_that_the_cpu_does_not_read() -> None:
+    calls, block, host = launched()
+    other, array = calls.block(MIB), calls.host(MIB)
+    calls.launch(block, other, line=LAUNCH)
+    calls.copy(host, block, MIB, line=BACK)
+    calls.copy(array, other, MIB, line=NEXT)
+    calls.host_use(host, MIB, read=0)
+    assert waits(calls) == [("reads", "likely", NEXT, LAUNCH)]
+
+
+# ----------------------------------------------------------------------------------------------------- the CPU writes
+
+
+def filled_twice(
+    *, watched: bool, written: int = 0, aside: int = 0, sample: int | None = 1, first: int | None = 1
+) -> Calls:
+    """The block is copied in again as a kernel may run. written: bytes that the CPU writes; aside: how far into a page
+    the array begins.
+    """
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(2 * MIB) + aside
+    calls.copy(block, host, MIB, line=IN, sample=first)
+    calls.launch(block, line=LAUNCH, kernel=READS)
+    if watched:
+        calls.host_use(host, MIB, [(host - aside, host - aside + written)] if written else [])
+    calls.copy(block, host, MIB, line=NEXT, sample=sample)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("calls", "certainty"),
+    [
+        (filled_twice(watched=False, sample=2), "likely"),
+        (filled_twice(watched=False), ""),
+        (filled_twice(watched=False, sample=None), "possible"),
+        (filled_twice(watched=False, sample=None, first=None), "possible"),
+        (filled_twice(watched=True, sample=2), ""),
+        (filled_twice(watched=True, sample=None, first=None), ""),
+        (filled_twice(watched=True, written=MIB), "likely"),
+        (filled_twice(watched=True, written=4096, aside=100), ""),  # a page that has other data too
+    ],
+    ids=[
+        "changed",
+        "unchanged",
+        "unknown",
+        "as of graphs",
+        "not written",
+        "of graphs, not written",
+        "written",
+        "aside",
+    ],
+)
+def test_whether_the_cpu_writes_while_a_kernel_may_run_is_what_was_seen(calls: Calls, certainty: str) -> None:
+    assert waits(calls) == ([("writes", certainty, NEXT, LAUNCH)] if certainty else [])
+
+
+def test_of_the_first_copy_of_each_part_it_is_not_known_when_its_data_were_written() -> None:
+    """Streams take parts of one block in turn, and all data may be written before."""
+    calls = Calls()
+    block, host = calls.block(4 * MIB), calls.host(4 * MIB)
+    for n in range(4):
+        start = n * MIB
+        calls.copy(block + start, host + start, MIB, line=IN, blocking=False, host="pinned", stream=n, sample=n)
+        calls.launch(block + start, line=LAUNCH)
+    port = of(calls)
+    assert [(wait.before, wait.certainty, wait.copies) for wait in port.waits] == [("writes", "possible", 3)]
+    assert "explicit wait" not in port.summary
+    assert_states(wait_words(port.waits[0]), "not known")
+
+
+def test_a_wait_that_is_only_possible_hides_none_that_is_needed() -> None:
+    calls = Calls()
+    block, result = calls.block(MIB), calls.block(MIB)
+    calls.launch(block, result, line=LAUNCH)
+    calls.copy(block, calls.host(MIB), MIB, line=IN, sample=1)
+    calls.copy(calls.host(MIB), result, MIB, line=BACK)
+    assert waits(calls) == [("reads", "likely", BACK, LAUNCH), ("writes", "possible", IN, LAUNCH)]
+
+
+# -------------------------------------------------------------------------------------------------- all pending work
+
+
+@pytest.mark.parametrize("fills", [True, False])
+def test_a_wait_is_for_all_work_that_uses_the_block(fills: bool) -> None:
+    calls = Calls()
+    block, other, host = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, line=IN, sample=1)
+    calls.fill(block if fills else other, MIB, line=7)
+    calls.launch(block, line=8)
+    calls.launch(block, line=LAUNCH)
+    calls.copy(block, host, MIB, line=NEXT, sample=2)
+    (wait,) = of(calls).waits
+    assert (wait.before, wait.work.line) == ("writes", LAUNCH)
+    assert [place.line for place in wait.earlier] == ([7, 8] if fills else [8])
+
+
+# ------------------------------------------------------------------------------------------------- the CPU reads again
+
+
+def read_again(
+    *, read: int = MIB, kernel: str = "", wait: bool = False, again: bool = False, end: bool = False
+) -> Calls:
+    """What was copied in is read by the CPU. wait: the program waits before; again: and launches once more; end: the
+    block is freed.
+    """
+    calls, block, host = launched(kernel)
+    if wait:
+        calls.wait()
+    if again:
+        calls.launch(block, line=LAUNCH)
+    if end:
+        calls.free(block)
+    calls.host_use(host, MIB, read=read)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (read_again(), "likely"),
+        (read_again(end=True), "likely"),  # which then comes after the CPU's use
+        (read_again(wait=True, again=True), "possible"),
+        (read_again(wait=True), ""),
+        (read_again(read=0), ""),
+        (read_again(read=8192), ""),  # of pages that have other data too
+        (read_again(kernel=READS), ""),
+    ],
+    ids=["read", "freed then", "in between perhaps", "waited", "not read", "two pages", "only read by kernels"],
+)
+def test_who_reads_an_array_again_that_kernels_may_write_has_to_wait(calls: Calls, expected: str) -> None:
+    assert waits(calls) == ([("reads again", expected, IN, LAUNCH)] if expected else [])
+
+
+def test_where_nothing_was_watched_no_reading_is_invented() -> None:
+    calls, _, _ = launched()
+    assert waits(calls) == []
