@@ -54,14 +54,14 @@ def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int])
     known: dict[object, list[int]] = {}
     """Where copies that are alike are, since blocks began or ended last."""
     for number, step in enumerate(run.steps):
-        if isinstance(step, TracedAllocation):
+        if type(step) is TracedAllocation:
             known.clear()
             if step.begins:
                 life[step.block] = life.get(step.block, -1) + 1
                 alive.add((step.block, life[step.block]))
             else:
                 alive.discard((step.block, life.get(step.block, 0)))
-        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             if kept_calls and _call_of(step) in kept_calls:
                 fates.restoring.append(number)
                 continue
@@ -97,7 +97,7 @@ def _fate(
 
 
 def _call_of(step: TracedStep) -> object:
-    return (step.call.site, step.way, step.device.block) if isinstance(step, TracedCopy) else None
+    return (step.call.site, step.way, step.device.block) if type(step) is TracedCopy else None
 
 
 def _owned_by_another(
@@ -176,18 +176,18 @@ class _Order:
 
     def go(self) -> list[_Lost]:
         for number, step in enumerate(self._run.steps):
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 self._launch(number, step)
-            elif isinstance(step, TracedCopy):
+            elif type(step) is TracedCopy:
                 self._copy(number, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 self._use(number, step.target.block)
                 if step.call.blocking:
                     self._waited()
-            elif isinstance(step, CudaWait):
+            elif type(step) is CudaWait:
                 if step.what != "copy" and not (step.what == "free" and self._frees_later):
                     self._waited()
-            elif isinstance(step, TracedAllocation) and not step.begins:
+            elif type(step) is TracedAllocation and not step.begins:
                 # What replaces a host array is freed when the CPU has used it, and page-locked arrays are replaced.
                 is_joined = step.block in self._joined or self._run.blocks[step.block].on_host
                 self._frees_later = self._unified and is_joined

@@ -69,7 +69,7 @@ class Coverage:
 
 def is_wait(step: TracedStep) -> bool:
     """Whether the program waits for the device, as a copy that blocks does too."""
-    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
+    return type(step) is CudaWait or ((type(step) is TracedCopy or type(step) is TracedFill) and step.call.blocking)
 
 
 class ProgramState:
@@ -104,7 +104,7 @@ class ProgramState:
         return self.all_partners[block][self.alive[block]]
 
     def advance(self, step: TracedStep) -> None:
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             if step.uses is not self._uses and not step.call.captured:
                 self._uses = step.uses
                 for use in step.uses:
@@ -112,10 +112,10 @@ class ProgramState:
         elif is_wait(step):
             self._uses = None
             self.pending.clear()
-        elif isinstance(step, TracedAllocation) and step.begins:
+        elif type(step) is TracedAllocation and step.begins:
             self.alive[step.block] = self._begun[step.block]
             self._begun[step.block] += 1
-        elif isinstance(step, TracedAllocation):
+        elif type(step) is TracedAllocation:
             del self.alive[step.block]
             self.pending.pop(step.block, None)
             self._uses = None
