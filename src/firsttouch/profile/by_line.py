@@ -278,7 +278,7 @@ class _ProcessReader:
 
     def _library_call(self, call: CudaBlock | CudaQuery) -> None:
         place = self._places.of(call.site)
-        if type(call) is CudaQuery:
+        if isinstance(call, CudaQuery):
             if place.is_its_own:
                 self._add(place, "queries")
         elif call.begins and call.kind in ("device", "managed"):

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from firsttouch.profile.calls import PAGE_LOCKED, HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -31,8 +33,7 @@ from firsttouch.program.watched import PAGE_BYTES, HostHistory
 NEVER = -1
 
 
-@dataclass(frozen=True)
-class RepeatedCopy:
+class RepeatedCopy(msgspec.Struct, frozen=True, gc=False):
     """A copy, the step `copy`, of the bytes that step `since` brought to the other side.
 
     why: 'needless' if the other side holds them still. 'restoring' if it was overwritten in between: the device by step

@@ -122,9 +122,10 @@ def partners(run: TracedRun) -> Partners:
         if type(step) is TracedAllocation:
             life[step.block] += step.begins
         elif type(step) is TracedCopy and step.way in ("h2d", "d2h"):
-            block = step.device.block
+            device, host = step.device, step.host
+            block = device.block
             if block != NO_BLOCK and may_pair(run.blocks[block], step):
-                key = (step.way, step.device, step.host, step.call.source if step.way == "h2d" else step.call.target)
+                key = (step.way, device, host, step.call.source if step.way == "h2d" else step.call.target)
                 alike[block, life[block] - 1].setdefault(key, step)
     return [
         [_partners_in_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]

@@ -390,12 +390,12 @@ class _Tracer:
 
     def _steps(self, place: int, call: CudaCall) -> Iterator[TracedStep]:
         assert not isinstance(call, CudaLaunch)
-        if type(call) is CudaMove:
+        if isinstance(call, CudaMove):
             if step := self._move(call):
                 yield step
-        elif type(call) is CudaBlock:
+        elif isinstance(call, CudaBlock):
             yield from self._begin(call, self._extents.get(place)) if call.begins else self._end(call)
-        elif type(call) is CudaPointers:
+        elif isinstance(call, CudaPointers):
             self._hold(call)
         else:
             yield call

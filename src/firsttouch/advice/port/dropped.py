@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, CopyCalls, CopyFate, NeededWait, StepRecord
@@ -135,16 +136,14 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
     return made
 
 
-@dataclass(frozen=True)
-class _Pending:
+class _Pending(NamedTuple):
     """Work of the device that the CPU has not waited for. step: its number."""
 
     step: int
     launch: TracedLaunch | None = None
 
 
-@dataclass(frozen=True)
-class _Lost:
+class _Lost(NamedTuple):
     """A wait that is missing: of the copy `copy`, for `work`. before_write: the CPU writes too early, else it reads."""
 
     copy: int

@@ -149,7 +149,7 @@ def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
     if not (type(step) is TracedCopy or type(step) is TracedFill):
         return False
-    block = run.blocks[step.target.block if type(step) is TracedFill else step.device.block]
+    block = run.blocks[step.target.block if isinstance(step, TracedFill) else step.device.block]
     return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
 
 

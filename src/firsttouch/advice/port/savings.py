@@ -107,7 +107,12 @@ def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
     """The savings after each step at which a block, or a piece of one, begins or ends."""
     lives = [life for block_lives in partners for life in block_lives]
     saved = _Cover(pair for life in lives for pair in life.host)
-    host = _Cover(pair for life in lives for pair in (*life.host, *life.windows))
+    # Without windows, what a unified version saves of the host is all that has a partner.
+    host = (
+        _Cover(p for life in lives for p in (*life.host, *life.windows))
+        if any(life.windows for life in lives)
+        else saved
+    )
     number, device, windows = Counter[int](), 0, 0
     for _, step in run.once(beside_launches):
         if not isinstance(step, TracedAllocation | TracedMapping) or run.blocks[step.block].on_host:
@@ -119,7 +124,8 @@ def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
             life = partners[step.block][number[step.block] - 1]
             windows += by * life.window.total()
             saved.add(life.host, by)
-            host.add((*life.host, *life.windows), by)
+            if host is not saved:
+                host.add((*life.host, *life.windows), by)
         yield SavingMoment(step.call.t, saved.total + windows, device, host.total)
 
 
