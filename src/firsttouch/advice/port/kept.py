@@ -118,7 +118,7 @@ class _Look:
         self, run: TracedRun, partners: Partners, sites: CopySites, kept: KeptArrays, apart: set[CopyCall]
     ) -> None:
         self._run, self._partners, self._sites, self._kept, self._apart = run, partners, sites, kept, apart
-        self._is_watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._life: dict[int, int] = {}
         self._alive: set[Key] = set()
@@ -146,22 +146,22 @@ class _Look:
     def go(self) -> None:
         uses: object = None
         for number, step in enumerate(self._run.steps):
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 if not step.call.captured and step.uses is not uses:
                     self._launch(number, step)
                     uses = step.uses if step.call.arguments is not None else None
                 continue
             uses = None
-            if isinstance(step, TracedCopy):
+            if type(step) is TracedCopy:
                 self._copy(number, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 filled = Ranges()
                 for start, end in step.target.pieces:
                     filled.add(start, end)
                 self._fills[step.target.block].append((number, filled, []))
-            elif isinstance(step, TracedAllocation):
+            elif type(step) is TracedAllocation:
                 self._allocation(step)
-            elif isinstance(step, HostUse):
+            elif type(step) is HostUse:
                 self._host_use(step)
                 self._history.watched(step)
         for block in [*self._fills]:

@@ -107,7 +107,7 @@ class _Order:
         self._used_sources: defaultdict[int, set[int]] = defaultdict(set)
         """Those from which a block was filled when work began that may still use it."""
         self._joined = {run.steps[number].device.block for number in fates.dropped}  # type: ignore[union-attr]
-        self._watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._unread = run.once(cpu_uses).unread
         self._frees_later = False
@@ -119,23 +119,23 @@ class _Order:
         for number, step in enumerate(self._run.steps):
             if number in self._waits:
                 self._wait_for(self._waits[number])
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 self._launch(number, step)
-            elif isinstance(step, TracedCopy):
+            elif type(step) is TracedCopy:
                 self._copy(number, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 if number in self._dropped_fills:
                     continue
                 self._use(number, step, step.target.block)
                 if step.call.blocking:
                     self._wait_for_all(number)
-            elif isinstance(step, CudaWait):
+            elif type(step) is CudaWait:
                 if step.what != "copy" and not (step.what == "free" and self._frees_later):
                     self._wait_for_all(number)
-            elif isinstance(step, HostUse):
+            elif type(step) is HostUse:
                 self._read_again(step)
                 self._history.watched(step)
-            elif isinstance(step, TracedAllocation):
+            elif type(step) is TracedAllocation:
                 self._allocate(step)
         return self.lost
 
@@ -263,15 +263,15 @@ class _Order:
         frees_later = False
         for place in range(number + 1, len(self._run.steps)):
             step = self._run.steps[place]
-            if isinstance(step, TracedAllocation):
+            if type(step) is TracedAllocation:
                 frees_later = not step.begins and self._is_freed_later(step)
-            elif isinstance(step, CudaWait):
+            elif type(step) is CudaWait:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
                     return place, step.site
-            elif isinstance(step, TracedLaunch):
+            elif type(step) is TracedLaunch:
                 return place, None
             elif isinstance(step, TracedCopy | TracedFill) and not step.call.captured:
-                if isinstance(step, TracedCopy) and step.way == "d2h" and place in self._dropped:
+                if type(step) is TracedCopy and step.way == "d2h" and place in self._dropped:
                     continue
                 remains = place not in self._dropped and place not in self._shared
                 return place, step.call.site if step.call.blocking and remains else None
