@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -39,9 +38,14 @@ class JournalBytes:
     def __init__(self, pid: int, version: int = VERSION) -> None:
         self._layout: Mapping[str, Any] = _core.journal_layout(version)
         self.version = version
+        self._defaults: dict[str, dict[str, Any]] = {
+            record: {name: b"" if name == "magic" else 0 for name in names}
+            for record, (_, _, names) in self._layout.items()
+        }
+        self._forms = {record: struct.Struct(form) for record, (_, form, _) in self._layout.items()}
         header = self.packed("file", magic=b"FTJRNL\r\n", version=version, header_bytes=HEADER, chunk_bytes=CHUNK,
                              process=pid)  # fmt: skip
-        self.content = header.ljust(HEADER, b"\0")
+        self.content = bytearray(header.ljust(HEADER, b"\0"))
         self._texts: dict[str, int] = {"": 0}
         self._sites: dict[CallSite, int] = {(): 0}
         self._arguments: dict[Arguments | None, int] = {None: 0}
@@ -49,7 +53,7 @@ class JournalBytes:
     @property
     def file(self) -> bytes:
         """The records, and what is reserved behind them: whole chunks. The header states how many bytes they have."""
-        content = self.content
+        content = bytes(self.content)
         if self.version >= 3:
             records = content[HEADER:]
             complete = len(records) // 8 << 32 | _core.add_to_journal_sum(0, records)
@@ -60,9 +64,10 @@ class JournalBytes:
         return content + bytes(-(len(content) - HEADER) % CHUNK)
 
     def packed(self, record: str, /, **fields: Any) -> bytes:
-        _, form, names = self._layout[record]
-        defaults = namedtuple("Fields", names, defaults=[b"" if n == "magic" else 0 for n in names])
-        return struct.pack(form, *defaults(**fields))
+        defaults = self._defaults[record]
+        values = defaults | fields
+        assert len(values) == len(defaults), f"{record} has no field {[*(values.keys() - defaults.keys())]}"
+        return self._forms[record].pack(*values.values())
 
     def add(self, record: str, more: bytes = b"", /, **fields: Any) -> None:
         content = self.packed(record, **fields) + more

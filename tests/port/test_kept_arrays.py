@@ -393,3 +393,14 @@ def test_a_wait_for_a_copy_that_stays_is_after_it() -> None:
     dropped.launch(dropped.buffer, line=LAUNCH)
     dropped.copy_back()
     assert [(wait.copy.line, wait.stays) for wait in of(dropped).waits] == [(COPY_BACK, False)]
+
+
+@pytest.mark.parametrize(("whole", "kept"), [(False, False), (True, True)])
+def test_a_kernel_of_parts_does_not_write_the_part_that_is_copied_next(whole: bool, kept: bool) -> None:
+    """Parts of one buffer are copied and used in turn. What a kernel of all of it writes, no later copy may bring."""
+    calls = Calls()
+    block, host = calls.block(4 * MIB), calls.host(4 * MIB)
+    for n in range(4):
+        calls.copy(block + n * MIB, host + n * MIB, MIB, line=1, blocking=False, host="pinned", stream=n, sample=n)
+        calls.launch(block if whole else block + n * MIB, line=2)
+    assert any(row.fate == "kept" for row in of(calls).copy_calls) is kept

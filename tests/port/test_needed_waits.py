@@ -177,9 +177,10 @@ def test_of_the_first_copy_of_each_part_it_is_not_known_when_its_data_were_writt
 
 def test_a_wait_that_is_only_possible_hides_none_that_is_needed() -> None:
     calls = Calls()
-    block, result = calls.block(MIB), calls.block(MIB)
+    block, result, host = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, line=IN)
     calls.launch(block, result, line=LAUNCH)
-    calls.copy(block, calls.host(MIB), MIB, line=IN, sample=1)
+    calls.copy(block, host, MIB, line=IN)
     calls.copy(calls.host(MIB), result, MIB, line=BACK)
     assert waits(calls) == [("reads", "likely", BACK, LAUNCH), ("writes", "possible", IN, LAUNCH)]
 
@@ -199,43 +200,6 @@ def test_a_wait_is_for_all_work_that_uses_the_block(fills: bool) -> None:
     (wait,) = of(calls).waits
     assert (wait.before, wait.work.line) == ("writes", LAUNCH)
     assert [place.line for place in wait.earlier] == ([7, 8] if fills else [8])
-
-
-# ------------------------------------------------------------------------------------------------- the CPU reads again
-
-
-def read_again(
-    *, read: int = MIB, kernel: str = "", wait: bool = False, again: bool = False, end: bool = False
-) -> Calls:
-    """What was copied in is read by the CPU. wait: the program waits before; again: and launches once more; end: the
-    block is freed.
-    """
-    calls, block, host = launched(kernel)
-    if wait:
-        calls.wait()
-    if again:
-        calls.launch(block, line=LAUNCH)
-    if end:
-        calls.free(block)
-    calls.host_use(host, MIB, read=read)
-    return calls
-
-
-@pytest.mark.parametrize(
-    ("calls", "expected"),
-    [
-        (read_again(), "likely"),
-        (read_again(end=True), "likely"),  # which then comes after the CPU's use
-        (read_again(wait=True, again=True), "possible"),
-        (read_again(wait=True), ""),
-        (read_again(read=0), ""),
-        (read_again(read=8192), ""),  # of pages that have other data too
-        (read_again(kernel=READS), ""),
-    ],
-    ids=["read", "freed then", "in between perhaps", "waited", "not read", "two pages", "only read by kernels"],
-)
-def test_who_reads_an_array_again_that_kernels_may_write_has_to_wait(calls: Calls, expected: str) -> None:
-    assert waits(calls) == ([("reads again", expected, IN, LAUNCH)] if expected else [])
 
 
 def test_where_nothing_was_watched_no_reading_is_invented() -> None:

@@ -166,10 +166,8 @@ def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
             unless = ", unless it reads only after the program's next wait"
         else:
             places = [wait.work for wait in rows]
-            is_read = before == "reads again"
-            what = "reads again what was" if is_read else "writes what was"
-            text = f"wait for the device after these kernels, before the CPU {what} copied at {copies}"
-            unless = f", unless it {'read' if is_read else 'wrote'} that before"
+            text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
+            unless = ", unless it wrote that before"
         text += unless if certainty == "possible" else ""
         yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
 

@@ -225,18 +225,18 @@ class _ProcessReader:
 
     def read(self) -> None:
         for call in self._calls:
-            if isinstance(call, CudaLaunch):
+            if type(call) is CudaLaunch:
                 self._round += not call.captured
                 self._called[0] = call.t
-            elif isinstance(call, CudaMove):
+            elif type(call) is CudaMove:
                 self._move(call)
                 self._called[call.thread] = call.t
-            elif isinstance(call, CudaWait):
+            elif type(call) is CudaWait:
                 if call.what != "copy":  # that of a copy is told with it
                     self._wait(self._places.of(call.site), call)
                 self._called[call.thread] = call.t
             elif isinstance(call, CudaBlock | CudaQuery):
-                if isinstance(call, CudaBlock) and call.kind == "pinned":
+                if type(call) is CudaBlock and call.kind == "pinned":
                     self._note_locked(call)
                 self._library_call(call)
                 self._called[0] = call.t

@@ -641,13 +641,13 @@ class _CallReader(JournalReader):
         """Brings together what was recorded at different times."""
         self._add_graph_times()
         for i, call in enumerate(self._all.calls):
-            if isinstance(call, CudaLaunch):
+            if type(call) is CudaLaunch:
                 if call.captured or call.arguments is None:
                     self._complete_launch(i, call)
-            elif isinstance(call, CudaMove):
+            elif type(call) is CudaMove:
                 if call.captured and call.correlation in self._all.durations:
                     self._all.calls[i] = replace(call, captured=False)
-            elif isinstance(call, CudaBlock) and (device := self._devices.get(call.correlation)):
+            elif type(call) is CudaBlock and (device := self._devices.get(call.correlation)):
                 self._all.calls[i] = replace(call, device=device)
         times = [call.t for call in self._all.calls]
         if any(map(lt, times[1:], times)):
@@ -692,13 +692,13 @@ class _CallReader(JournalReader):
         if not self._variables:
             return
         calls = self._all.calls
-        looked_up = {call.address for call in calls if isinstance(call, CudaBlock) and call.begins}
+        looked_up = {call.address for call in calls if type(call) is CudaBlock and call.begins}
         for variable in self._variables:
             if variable.address not in looked_up:
                 calls.insert(bisect_left(calls, variable.t, key=attrgetter("t")), variable)
 
     def _losses(self) -> list[str]:
-        unknown = sum(isinstance(call, CudaLaunch) and call.arguments is None for call in self._all.calls)
+        unknown = sum(type(call) is CudaLaunch and call.arguments is None for call in self._all.calls)
         counts = {
             "copies and kernels that had not ended when the program or its context did": self._into.unfinished,
             "records that CUPTI had no room for": self._lost,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from inspect import signature
+from itertools import compress
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -261,11 +262,11 @@ class JournalBlock:
     def records(self, *kinds: int) -> Iterator[tuple[int, memoryview]]:
         """The kind and the content of each record, or of those of these kinds."""
         view, chosen = memoryview(self.content), frozenset(kinds)
-        columns = array("H", self.kinds), array("I", self.offsets), array("I", self.ends)
-        for kind, offset, end in zip(*columns, strict=True):
-            if kind in chosen or not chosen:
-                self.file.reached = self.begin + end
-                yield kind, view[offset:end]
+        of_all = array("H", self.kinds)
+        rows = zip(of_all, array("I", self.offsets), array("I", self.ends), strict=True)
+        for kind, offset, end in compress(rows, map(chosen.__contains__, of_all)) if chosen else rows:
+            self.file.reached = self.begin + end
+            yield kind, view[offset:end]
 
     @property
     def end(self) -> int:

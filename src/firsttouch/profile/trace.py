@@ -171,10 +171,15 @@ def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
     """Copies by direction, the most bytes first."""
     totals: dict[str, CopyTotals] = {}
     for copy in copies:
-        sums = totals.setdefault(copy.direction, CopyTotals(copy.direction, smallest=copy.bytes))
+        sums = totals.get(copy.direction)
+        if sums is None:
+            sums = totals[copy.direction] = CopyTotals(copy.direction, smallest=copy.bytes)
         sums.records += 1
         sums.bytes += copy.bytes
-        sums.smallest, sums.largest = min(sums.smallest, copy.bytes), max(sums.largest, copy.bytes)
+        if copy.bytes < sums.smallest:
+            sums.smallest = copy.bytes
+        if copy.bytes > sums.largest:
+            sums.largest = copy.bytes
         sums.seconds += copy.end - copy.start
     return sorted(totals.values(), key=lambda sums: -sums.bytes)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from firsttouch.base.collection import without_collection
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.content import Profile
@@ -30,11 +31,12 @@ def write(
     Raises:
         UsageError: it holds no profile.
     """
-    profile = read(directory)
-    summary = summarise(profile, link_speed(profile))
-    try:
-        write_atomically(directory / SUMMARY, msgspec.json.format(encode_json(summary), indent=1) + b"\n")
-        write_trace(profile, directory / TRACE, trace_events(profile.journals))
-    except OSError as error:
-        return summary, f"{directory} can't be written: {error.strerror}"
-    return summary, ""
+    with without_collection():
+        profile = read(directory)
+        summary = summarise(profile, link_speed(profile))
+        try:
+            write_atomically(directory / SUMMARY, msgspec.json.format(encode_json(summary), indent=1) + b"\n")
+            write_trace(profile, directory / TRACE, trace_events(profile.journals))
+        except OSError as error:
+            return summary, f"{directory} can't be written: {error.strerror}"
+        return summary, ""

@@ -44,18 +44,18 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
     )
     launched: dict[tuple[int, str], tuple[int, TracedLaunch]] = {}
     for index, step in enumerate(run.steps):
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             launched[id(step.uses), step.kernel] = index, step
             continue
         if isinstance(step, (TracedFill, TracedCopy)) and not on_host(run, step.target.block):
             last[step.target.block] = index
-        elif isinstance(step, TracedAllocation):
+        elif type(step) is TracedAllocation:
             last[step.block] = index if step.begins else last.get(step.block, -1)
-        elif isinstance(step, TracedCopy) and step.way == "d2h":
+        elif type(step) is TracedCopy and step.way == "d2h":
             back[step.device.block].append((index, step))
-        if isinstance(step, TracedCopy) and step.way == "h2d":
+        if type(step) is TracedCopy and step.way == "h2d":
             ahead.inputs.add(layout.block_of(step.device.block))
-        elif isinstance(step, TracedCopy) and not on_host(run, step.source.block):
+        elif type(step) is TracedCopy and not on_host(run, step.source.block):
             whole_block = layout.own.get(step.source.block)
             ahead.sources |= {whole_block.number} if whole_block else set()
             if whole_block is None and step.way == "d2h":
@@ -102,11 +102,11 @@ def compute_begins(run: TracedRun) -> int:
     named: dict[int, int] = {}
     uses: object = None
     for index, step in enumerate(run.steps):
-        if isinstance(step, TracedCopy) and step.way == "h2d":
+        if type(step) is TracedCopy and step.way == "h2d":
             into[step.device.block] += step.device.total
             copied.setdefault(step.device.block, index)
             uses = None
-        elif isinstance(step, TracedLaunch) and not step.call.captured:
+        elif type(step) is TracedLaunch and not step.call.captured:
             first = index if first < 0 else first
             if step.uses is not uses:
                 uses = step.uses

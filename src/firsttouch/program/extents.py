@@ -33,6 +33,9 @@ LEAST_ALIGNMENT = 64
 ALIGNMENT = 256
 """Allocators begin what they hand out at multiples of this, of CUDA's own, or of more."""
 
+_MOST_ADDED = 4096
+"""The most copies that are kept so as not to add those like them again."""
+
 
 class Extent(msgspec.Struct, eq=False):
     """An allocation, or a range that is mapped piece by piece. pieces: whether it is such a range. parts: where those
@@ -76,7 +79,7 @@ class _Piece(msgspec.Struct, eq=False):
 
 
 def _begins_on_device(call: CudaCall) -> bool:
-    return isinstance(call, CudaBlock) and call.begins and call.kind == "device" and call.bytes > 0
+    return type(call) is CudaBlock and call.begins and call.kind == "device" and call.bytes > 0
 
 
 def _mapped_ranges(calls: Sequence[CudaCall]) -> Iterator[tuple[int, Extent]]:
@@ -96,7 +99,7 @@ def _pieces_by_range(calls: Sequence[CudaCall]) -> Iterable[list[_Piece]]:
     by_number: dict[int, list[_Piece]] = defaultdict(list)
     unknown, joined = Living[_Piece](), dict[int, list[_Piece]]()
     for place, call in enumerate(calls):
-        if isinstance(call, CudaBlock):
+        if type(call) is CudaBlock:
             if not call.begins:
                 unknown.remove(call.address)
             elif _begins_on_device(call) and call.reserved != 0:
@@ -106,7 +109,7 @@ def _pieces_by_range(calls: Sequence[CudaCall]) -> Iterable[list[_Piece]]:
                 else:
                     unknown.add(call.address, piece)
                     joined[place] = [piece]
-        elif isinstance(call, CudaMove) and unknown.at and not call.captured and call.what in ("copy", "fill"):
+        elif type(call) is CudaMove and unknown.at and not call.captured and call.what in ("copy", "fill"):
             for address in (call.source, call.target):
                 _join_crossed(unknown, joined, address, call.bytes * max(1, call.rows))
     return [*by_number.values(), *{id(pieces): pieces for pieces in joined.values()}.values()]
@@ -216,17 +219,24 @@ def _library_frame(call: CudaBlock) -> CallFrame | None:
 
 def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent], temporaries: Set[int]) -> list[_Named]:
     """What copies name of each allocation on the device. Gives each an extent."""
-    alive, all_named = Living[_Named](), dict[int, _Named]()
+    alive, all_named, added = Living[_Named](), dict[int, _Named](), set[tuple[int, ...]]()
     for place, call in enumerate(calls):
-        if isinstance(call, CudaBlock):
+        if type(call) is CudaBlock:
+            added.clear()
             if not call.begins:
                 _end(alive, call.address)
             elif _begins_on_device(call) and place not in temporaries:
                 extent = extents.setdefault(place, Extent(call.address, call.bytes))
                 named = all_named.setdefault(id(extent), _Named(extent, _library_frame(call)))
                 alive.add(extent.address, named)
-        elif isinstance(call, CudaMove) and not call.captured and call.what in ("copy", "fill"):
-            _add_move(alive, call)
+        elif type(call) is CudaMove and not call.captured and call.what in ("copy", "fill"):
+            key = (call.what == "fill", call.source, call.target, call.bytes, call.rows, call.source_pitch,
+                   call.target_pitch)  # fmt: skip
+            if key not in added:
+                if len(added) >= _MOST_ADDED:
+                    added.clear()
+                added.add(key)
+                _add_move(alive, call)
     return [*all_named.values()]
 
 
@@ -258,7 +268,7 @@ def _add_launches(calls: Sequence[CudaCall], extents: Mapping[int, Extent], cand
     """Adds the addresses that launches name of some allocations."""
     alive, seen = Living[_Named](), set[int]()
     for place, call in enumerate(calls):
-        if isinstance(call, CudaBlock):
+        if type(call) is CudaBlock:
             if not call.begins:
                 _end(alive, call.address)
                 seen.clear()
@@ -269,7 +279,7 @@ def _add_launches(calls: Sequence[CudaCall], extents: Mapping[int, Extent], cand
                     seen.clear()
                     if named is not None:
                         alive.add(extent.address, named)
-        elif isinstance(call, CudaLaunch) and call.arguments is not None and id(call.arguments) not in seen:
+        elif type(call) is CudaLaunch and call.arguments is not None and id(call.arguments) not in seen:
             seen.add(id(call.arguments))
             for word in call.arguments.words:
                 if (found := alive.find(word.address)) is not None:

@@ -121,9 +121,9 @@ class Layout:
     def _find_copies_back(self, windows: set[int]) -> None:
         for index in range(len(self._run.steps) - 1, -1, -1):
             step = self._run.steps[index]
-            if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block in windows:
+            if type(step) is TracedCopy and step.way == "d2h" and step.device.block in windows:
                 self._copies_back.setdefault(step.device.block, []).append((index, step))
-            elif isinstance(step, TracedAllocation) and not step.begins and step.block in windows:
+            elif type(step) is TracedAllocation and not step.begins and step.block in windows:
                 self._copies_back.setdefault(step.block, []).append((index, None))
 
     # ------------------------------------------------------------------------------------------------ as it goes on
@@ -193,13 +193,13 @@ def used_blocks(run: TracedRun) -> set[int]:
     """
     used, seen = set[int](), set[int]()
     for step in run.steps:
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             if id(step.uses) not in seen:
                 seen.add(id(step.uses))
                 used |= {u.block for u in step.uses if u.by != "symbol" or run.blocks[u.block].kind not in STATIC_KINDS}
-        elif isinstance(step, TracedCopy):
+        elif type(step) is TracedCopy:
             used |= {s.block for s in (step.source, step.target) if not on_host(run, s.block)}
-        elif isinstance(step, TracedFill):
+        elif type(step) is TracedFill:
             used.add(step.target.block)
     return used
 

@@ -59,11 +59,11 @@ class _NamingLaunches:
     """Which launch a page went to the GPU for."""
 
     def __init__(self, run: TracedRun) -> None:
-        self._waits = [number for number, step in enumerate(run.steps) if isinstance(step, CudaWait)]
+        self._waits = [number for number, step in enumerate(run.steps) if type(step) is CudaWait]
         self._naming: dict[int, list[int]] = defaultdict(list)
         managed = {block.number for block in run.blocks if block.kind in MANAGED_KINDS}
         for number, step in enumerate(run.steps):
-            for use in step.uses if managed and isinstance(step, TracedLaunch) else ():
+            for use in step.uses if managed and type(step) is TracedLaunch else ():
                 if use.block in managed:
                     self._naming[use.block].append(number)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from firsttouch.profile.calls import PAGE_LOCKED, HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -24,6 +26,7 @@ from firsttouch.program.trace import (
     TracedRange,
     TracedRun,
     TracedUse,
+    beside_launches,
 )
 from firsttouch.program.watched import PAGE_BYTES, HostHistory
 
@@ -34,8 +37,7 @@ graph copies and of what comes back without a wait; launch: one of which nothing
 """
 
 
-@dataclass(frozen=True)
-class RepeatedCopy:
+class RepeatedCopy(msgspec.Struct, frozen=True, gc=False):
     """A copy, the step `copy`, of the bytes that step `since` brought to the other side.
 
     why: 'needless' if the other side holds them still. 'restoring' if it was overwritten in between: the device by step
@@ -89,7 +91,8 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
     result, blocks = RepeatedCopies(), defaultdict[int, _BlockBytes](_BlockBytes)
     host_writes: RangeMap[int] = RangeMap()
     """The last steps that tell of pages of the host that the CPU wrote."""
-    history, unknown = HostHistory(), NEVER
+    is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
+    history, unknown = HostHistory() if is_watched else None, NEVER
     latest: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
     """The last launch that names some blocks, since a block's copies or lives were looked at."""
 
@@ -101,13 +104,13 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
         latest.clear()
 
     for number, step in enumerate(run.steps):
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             if step.call.captured:
                 continue
             if step.call.arguments is None:
                 unknown = number
             latest[id(step.uses)] = step.uses, number
-        elif isinstance(step, TracedCopy):
+        elif type(step) is TracedCopy:
             if step.way == "d2d":
                 _mark_overwritten(blocks[step.target.block], step.target, number)
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
@@ -116,15 +119,16 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
                     run, blocks[step.device.block], step, number, unknown, _seen_writes(host_writes, step), result,
                     history,
                 )  # fmt: skip
-                history.copied(step, number)
-        elif isinstance(step, TracedFill):
+                if history is not None:
+                    history.copied(step, number)
+        elif type(step) is TracedFill:
             _mark_overwritten(blocks[step.target.block], step.target, number)
-        elif isinstance(step, TracedAllocation):
+        elif type(step) is TracedAllocation:
             settle()
             blocks.pop(step.block, None)
-        elif isinstance(step, TracedMapping):
+        elif type(step) is TracedMapping:
             blocks[step.block].held.remove(step.start, step.end)
-        elif isinstance(step, HostUse):
+        elif type(step) is HostUse and history is not None:
             history.watched(step)
             for start, end in step.writes:
                 host_writes.assign(start, end, number)
@@ -133,7 +137,7 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
 
 def _seen_writes(host_writes: RangeMap[int], copy: TracedCopy) -> int:
     """The last step that tells of whole pages of a copy to the device that the CPU wrote, if not all were compared."""
-    if copy.way != "h2d" or copy.call.sampled_bytes >= copy.device.total:
+    if not host_writes or copy.way != "h2d" or copy.call.sampled_bytes >= copy.device.total:
         return NEVER
     last = NEVER
     for start, end, host in joined(copy):
@@ -150,12 +154,12 @@ def _mark_overwritten(block: _BlockBytes, target: TracedRange, number: int) -> N
 
 def _compare_copy(
     run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, seen: int, result: RepeatedCopies,
-    history: HostHistory,
+    history: HostHistory | None,
 ) -> None:  # fmt: skip
     """Compares a copy with what its bytes were, and notes what they are now. unknown: the last launch of which nothing
-    is known; seen: the last step that tells of pages that the CPU wrote.
+    is known; seen: the last step that tells of pages that the CPU wrote. history: None if nothing was watched.
     """
-    parts = list(joined(copy))
+    parts = joined(copy)
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
     if only is not None and (held_bytes := _held_exactly(block, *only)) is not None:
         if held_bytes.sample is None or copy.call.sample is None:
@@ -166,25 +170,25 @@ def _compare_copy(
             result.not_compared["part"] += 1
         else:
             is_unwritten = (
-                copy.call.host not in PAGE_LOCKED
+                history is not None
+                and copy.call.host not in PAGE_LOCKED
                 and history.is_unwritten(  # by the CPU: kernels write these
                     only.host, only.host + only.end - only.start, held_bytes.since
                 )
             )
             result.copies += _repeated_copy(block, held_bytes, copy, number, is_unwritten)
+        held_bytes.sample, held_bytes.since, held_bytes.overwritten = copy.call.sample, number, NEVER
+        return
     for start, end, _ in parts:
         block.held.remove(start, end)
     if only is not None:
-        held_bytes = _HeldBytes(*only, copy.call.sample, number)
-        block.held.assign(only.start, only.end, held_bytes)
+        block.held.assign(only.start, only.end, _HeldBytes(*only, copy.call.sample, number))
 
 
 def _held_exactly(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
     """What is held of exactly these bytes, if no other copy has joined any of them with anything since."""
-    match block.held.overlapping(start, end):
-        case [(first, last, held)] if (first, last, held.start, held.end, held.host) == (start, end, start, end, host):
-            return held
-    return None
+    held = block.held.exactly(start, end)
+    return held if held is not None and (held.start, held.end, held.host) == (start, end, host) else None
 
 
 def _repeated_copy(

@@ -34,13 +34,19 @@ class JoinedBytes(NamedTuple):
     host: int
 
 
-def joined(copy: TracedCopy) -> Iterator[JoinedBytes]:
+def joined(copy: TracedCopy) -> Sequence[JoinedBytes]:
     """The parts of a copy between host and device of which both sides are contiguous, in order."""
-    address = copy.call.target if copy.way == "d2h" else copy.call.source
-    if copy.device.rows == copy.host.rows == 1:
-        yield JoinedBytes(copy.device.start, copy.device.end, address)
-        return
-    shift = address - copy.host.start
+    is_back = copy.way == "d2h"
+    source, target = copy.source, copy.target
+    if source.rows == target.rows == 1:
+        device = source if is_back else target
+        address = copy.call.target if is_back else copy.call.source
+        return (JoinedBytes(device.start, device.start + device.nbytes, address),)
+    return [*_joined_rows(copy)]
+
+
+def _joined_rows(copy: TracedCopy) -> Iterator[JoinedBytes]:
+    shift = (copy.call.target if copy.way == "d2h" else copy.call.source) - copy.host.start
     device, host = iter(copy.device.pieces), iter(copy.host.pieces)
     (start, end), (first, last) = next(device), next(host)
     while True:
@@ -113,12 +119,13 @@ def partners(run: TracedRun) -> Partners:
     alike: dict[tuple[int, int], dict[tuple[object, ...], TracedCopy]] = defaultdict(dict)
     life = Counter[int]()
     for _, step in run.once(beside_launches):
-        if isinstance(step, TracedAllocation):
+        if type(step) is TracedAllocation:
             life[step.block] += step.begins
-        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
-            block = step.device.block
+        elif type(step) is TracedCopy and step.way in ("h2d", "d2h"):
+            device, host = step.device, step.host
+            block = device.block
             if block != NO_BLOCK and may_pair(run.blocks[block], step):
-                key = (step.way, step.device, step.host, step.call.source if step.way == "h2d" else step.call.target)
+                key = (step.way, device, host, step.call.source if step.way == "h2d" else step.call.target)
                 alike[block, life[block] - 1].setdefault(key, step)
     return [
         [_partners_in_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]
@@ -128,7 +135,7 @@ def partners(run: TracedRun) -> Partners:
 
 def _partners_in_life(copies: Sequence[TracedCopy]) -> LifePartners:
     into = LifePartners()
-    parts = [(copy, list(joined(copy))) for copy in copies]
+    parts = [(copy, joined(copy)) for copy in copies]
     for way in ("h2d", "d2h"):
         _find_windows([part for copy, joined_parts in parts if copy.way == way for part in joined_parts], into.window)
     for copy, joined_parts in parts:

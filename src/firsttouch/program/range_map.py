@@ -22,36 +22,46 @@ class RangeMap(Generic[V]):
     def __iter__(self) -> Iterator[tuple[int, int, V]]:
         return iter(zip(self._starts, self._ends, self._values, strict=True))
 
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
     def overlapping(self, start: int, end: int) -> list[tuple[int, int, V]]:
         """The ranges that have any byte of [start, end), whole, in order."""
-        first, last = self._span(start, end)
-        rows = zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True)
-        return list(rows) if start < end else []
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        if first >= last or start >= end:
+            return []
+        return list(zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True))
+
+    def exactly(self, start: int, end: int) -> V | None:
+        """The value of a range that is [start, end), if there is one."""
+        at = bisect_left(self._starts, start)
+        is_same = at < len(self._starts) and self._starts[at] == start and self._ends[at] == end
+        return self._values[at] if is_same else None
 
     def assign(self, start: int, end: int, value: V) -> None:
         """Gives a value to all bytes of [start, end)."""
-        self._replace(start, end, [(start, end, value)])
+        self._replace(start, end, (start, end, value))
 
     def remove(self, start: int, end: int) -> None:
         """Leaves the bytes of [start, end) without a value."""
-        self._replace(start, end, [])
+        self._replace(start, end)
 
     def clear(self) -> None:
         for column in (self._starts, self._ends, self._values):
             column.clear()
 
-    def _span(self, start: int, end: int) -> tuple[int, int]:
-        return bisect_right(self._ends, start), bisect_left(self._starts, end)
-
-    def _replace(self, start: int, end: int, rows: list[tuple[int, int, V]]) -> None:
+    def _replace(self, start: int, end: int, *rows: tuple[int, int, V]) -> None:
         if start >= end:
             return
-        first, last = self._span(start, end)
+        starts, ends, values = self._starts, self._ends, self._values
+        first, last = bisect_right(ends, start), bisect_left(starts, end)
         if first < last:
-            if self._starts[first] < start:
-                rows.insert(0, (self._starts[first], start, self._values[first]))
-            if self._ends[last - 1] > end:
-                rows.append((end, self._ends[last - 1], self._values[last - 1]))
-        self._starts[first:last] = [row[0] for row in rows]
-        self._ends[first:last] = [row[1] for row in rows]
-        self._values[first:last] = [row[2] for row in rows]
+            if starts[first] < start:
+                rows = (starts[first], start, values[first]), *rows
+            if ends[last - 1] > end:
+                rows = *rows, (end, ends[last - 1], values[last - 1])
+        elif not rows:
+            return
+        starts[first:last] = [row[0] for row in rows]
+        ends[first:last] = [row[1] for row in rows]
+        values[first:last] = [row[2] for row in rows]

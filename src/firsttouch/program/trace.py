@@ -53,6 +53,8 @@ _MOST_ROWS = 1 << 20
 """More rows than these are taken to be adjacent."""
 _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
+_MOST_RANGES = 4096
+"""The most sides of copies that are kept to be used again, so that copies which never recur take little memory."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
 _WAYS: dict[tuple[bool, bool], CopyWay] = {
@@ -243,6 +245,9 @@ TracedStep: TypeAlias = (
     | CudaQuery
     | HostUse
 )
+"""None of these has subclasses. Loops over all steps ask for `type(step)`: a run has millions, and `isinstance` takes
+several times as long for a step that is of another kind.
+"""
 
 
 class TracedRun(msgspec.Struct, dict=True):
@@ -294,12 +299,12 @@ def trace(
 
 def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
     """The steps that launch no kernel, with their numbers: mostly few. Take them with `run.once`."""
-    return [(number, step) for number, step in enumerate(run.steps) if not isinstance(step, TracedLaunch)]
+    return [(number, step) for number, step in enumerate(run.steps) if type(step) is not TracedLaunch]
 
 
 def is_wait(step: TracedStep) -> bool:
     """Whether the program waits for the device, as a copy that blocks does too."""
-    return isinstance(step, CudaWait) or (isinstance(step, (TracedCopy, TracedFill)) and step.call.blocking)
+    return type(step) is CudaWait or ((type(step) is TracedCopy or type(step) is TracedFill) and step.call.blocking)
 
 
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
@@ -396,13 +401,15 @@ class _Tracer:
         """By block."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
+        self._ranges: dict[tuple[int, int, int, int], TracedRange] = {}
+        """The sides of copies by address, bytes, rows and pitch, while no block begins or ends."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def run(self) -> TracedRun:
         run = self.traced
         append = run.steps.append
         for place, call in enumerate(self._calls.calls):
-            if isinstance(call, CudaLaunch):
+            if type(call) is CudaLaunch:
                 append(self._launch(call))
                 continue
             for step in self._steps(place, call):
@@ -458,6 +465,7 @@ class _Tracer:
         is_temporary: bool = False,
     ) -> TracedAllocation:
         self._uses.clear()
+        self._ranges.clear()
         offset = address - extent.address if extent is not None else 0
         key = (
             *(self._call_of(call.site), nbytes, call.kind, call.device, call.name, offset),
@@ -527,6 +535,7 @@ class _Tracer:
         if block is None:
             return
         self._uses.clear()
+        self._ranges.clear()
         self._statics.pop(block.number, None)
         self._pointers.pop(block.number, None)
         life = block.lives[-1]
@@ -546,7 +555,15 @@ class _Tracer:
 
     def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
         """The bytes of one side of a call, at most those that the block at their address has."""
-        nbytes, rows = call.bytes, self._rows(call)
+        key = address, call.bytes, self._rows(call) if call.rows > 1 else 1, pitch
+        known = self._ranges.get(key)
+        if known is None:
+            if len(self._ranges) >= _MOST_RANGES:
+                self._ranges.clear()
+            known = self._ranges[key] = self._new_range(*key)
+        return known
+
+    def _new_range(self, address: int, nbytes: int, rows: int, pitch: int) -> TracedRange:
         if rows > 1 and (pitch in (0, nbytes) or rows > _MOST_ROWS):
             nbytes, rows = nbytes * rows, 1
         found = self._live.find(address)

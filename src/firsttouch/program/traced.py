@@ -147,19 +147,19 @@ class _Maker:
         for index, step in enumerate(self.run.steps):
             for use in managed.get(index, ()):
                 self._managed_use(use)
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 self._launch(index, step)
-            elif isinstance(step, TracedCopy):
+            elif type(step) is TracedCopy:
                 self._copy(index, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 self._write(step.target, FILL, step, index)
-            elif isinstance(step, TracedAllocation):
+            elif type(step) is TracedAllocation:
                 self._allocation(step)
-            elif isinstance(step, CudaWait):
+            elif type(step) is CudaWait:
                 if self.computing and not self.waited:
                     self._add(AwaitAll())
                     self.waited = True
-            elif isinstance(step, HostUse):
+            elif type(step) is HostUse:
                 self._host_use(index, step)
         for use in managed.get(len(self.run.steps), ()):
             self._managed_use(use)
@@ -453,7 +453,7 @@ class _Maker:
         """What the program allocates itself."""
         count = Counter[tuple[int, bool, bool]]()
         for step in self.run.steps:
-            if not isinstance(step, TracedAllocation) or not step.begins or step.offset:
+            if type(step) is not TracedAllocation or not step.begins or step.offset:
                 continue
             block = self.run.blocks[step.block]
             if block.kind in ("device", "pinned"):

@@ -125,7 +125,7 @@ class HostWatch:
     """Where the host's bytes are in unified blocks, and since when they were watched."""
 
     def __init__(self, run: TracedRun) -> None:
-        self._is_used = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._is_used = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._within: set[int] = set()
         """Steps that tell of a part of the time of which a later one tells too."""
         self._read_is_known: set[int] = set()
@@ -141,17 +141,17 @@ class HostWatch:
     def _look_ahead(self, run: TracedRun) -> None:
         begins: dict[int, float] = {}
         following: RangeMap[bool] = RangeMap()
-        self._launches = [step.call.t for step in run.steps if isinstance(step, TracedLaunch)]
+        self._launches = [step.call.t for step in run.steps if type(step) is TracedLaunch]
         for index in range(len(run.steps) - 1, -1, -1):
             step = run.steps[index]
-            if isinstance(step, HostUse):
+            if type(step) is HostUse:
                 if begins.get(step.address, float("inf")) <= step.since:
                     self._within.add(index)
                     continue
                 begins[step.address] = step.since
                 is_told = step.read is not None and not step.was_gone
                 following.assign(step.address, step.address + step.bytes, is_told)
-            elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
+            elif type(step) is TracedCopy and step.way in ("h2d", "d2h"):
                 for start, end in _host(step):
                     if any(is_read_known for _, _, is_read_known in following.overlapping(start, end)):
                         self._read_is_known.add(index)

@@ -50,11 +50,11 @@ class _SiteCopies:
     """The calls by identity, since it takes long to compare them."""
     bytes: Counter[int] = field(default_factory=Counter)
 
-    def add(self, site: CallSite, nbytes: int) -> None:
-        self.copies += 1
-        self.total += nbytes
+    def add(self, site: CallSite, nbytes: int, times: int = 1) -> None:
+        self.copies += times
+        self.total += times * nbytes
         self.sites[id(site)] = site
-        self.bytes[id(site)] += nbytes
+        self.bytes[id(site)] += times * nbytes
 
     def counted(self, places: Places) -> CopyCount:
         by_place = summed((places.of(self.sites[key]), size) for key, size in self.bytes.items())
@@ -93,6 +93,15 @@ class ProgramUse:
             yield OtherCopies(of=of, copies=counted.copies, bytes=counted.bytes, places=counted.places)
 
 
+@dataclass
+class _Alike:
+    """Copies of the same bytes by the same call. copy: the first; last: the step of the last."""
+
+    copy: TracedCopy
+    times: int = 0
+    last: int = -1
+
+
 def block_use(run: TracedRun) -> ProgramUse:
     """What the steps of a program do with its blocks."""
     use = ProgramUse(defaultdict(BlockUse))
@@ -100,8 +109,23 @@ def block_use(run: TracedRun) -> ProgramUse:
     sets = Counter[int]()
     named: dict[int, tuple[TracedUse, ...]] = {}
     latest: dict[int, int] = {}
+    alike: dict[tuple[object, ...], _Alike] = {}
+    """The copies since a block began or ended."""
 
     def settle() -> None:
+        for copies in alike.values():
+            copy = copies.copy
+            use.blocks[copy.source.block].copied_from = True
+            for side in (copy.source, copy.target):
+                last, life = use.blocks[side.block].last, lives[side.block] - 1
+                last[life] = max(copies.last, last.get(life, -1))
+            if copy.way in ("h2d", "d2h") and copy.device.block != NO_BLOCK:
+                _count_copies(use, run, copies)
+            elif copy.way == "d2d" and any(
+                run.blocks[side.block].kind in MANAGED_KINDS for side in (copy.source, copy.target)
+            ):
+                _add_other(use, "managed", copies)
+        alike.clear()
         for key, number in latest.items():
             for traced_use in named[key]:
                 last = use.blocks[traced_use.block].last
@@ -110,27 +134,24 @@ def block_use(run: TracedRun) -> ProgramUse:
         latest.clear()
 
     for number, step in enumerate(run.steps):
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             if not step.call.captured:
                 key = id(step.uses)
                 named[key] = step.uses
                 sets[key] += 1
                 latest[key] = number
-        elif isinstance(step, TracedAllocation):
+        elif type(step) is TracedAllocation:
             settle()
             lives[step.block] += step.begins
-        elif isinstance(step, TracedCopy):
-            use.blocks[step.source.block].copied_from = True
-            for side in (step.source, step.target):
-                use.blocks[side.block].last[lives[side.block] - 1] = number
-            if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-                _count_copy(use, run, step)
-            elif step.way == "d2d" and any(
-                run.blocks[side.block].kind in MANAGED_KINDS for side in (step.source, step.target)
-            ):
-                _add_other(use, "managed", step)
-        elif isinstance(step, TracedFill):
-            use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
+        elif type(step) is TracedCopy:
+            of_copy = id(step.source), id(step.target), id(step.call.site), step.call.host
+            if (known := alike.get(of_copy)) is None:
+                known = alike[of_copy] = _Alike(step)
+            known.times += 1
+            known.last = number
+        elif type(step) is TracedFill:
+            last, life = use.blocks[step.target.block].last, lives[step.target.block] - 1
+            last[life] = max(number, last.get(life, -1))
     settle()
     for key, count in sets.items():
         for traced in named[key]:
@@ -156,19 +177,20 @@ def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
                 use.blocks[block.number].idle = True
 
 
-def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
+def _count_copies(use: ProgramUse, run: TracedRun, copies: _Alike) -> None:
+    copy = copies.copy
     block = use.blocks[copy.device.block]
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
-    way.add(copy.call.site, nbytes)
+    way.add(copy.call.site, nbytes, copies.times)
     if may_pair(run.blocks[copy.device.block], copy):
-        use.copies += 1
-        use.copied += nbytes
+        use.copies += copies.times
+        use.copied += copies.times * nbytes
     else:
-        _add_other(use, _other_kind(run.blocks[copy.device.block], copy), copy)
+        _add_other(use, _other_kind(run.blocks[copy.device.block], copy), copies)
 
 
-def _add_other(use: ProgramUse, of: OtherCopied, copy: TracedCopy) -> None:
-    use.other[of].add(copy.call.site, copy.target.total)
+def _add_other(use: ProgramUse, of: OtherCopied, copies: _Alike) -> None:
+    use.other[of].add(copies.copy.call.site, copies.copy.target.total, copies.times)
 
 
 def _other_kind(block: TracedBlock, copy: TracedCopy) -> OtherCopied:
@@ -188,7 +210,7 @@ def port_blocks(
     kept: Mapping[int, Ranges],
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first. kept: the host's bytes that stay beside each."""
-    is_watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+    is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
     of_cpu = run.once(cpu_uses).blocks if is_watched else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     apart = blocks_told_apart(run.blocks, places.names)

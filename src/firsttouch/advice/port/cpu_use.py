@@ -40,14 +40,14 @@ def cpu_uses(run: TracedRun) -> CpuUses:
     """Take it with `run.once`."""
     uses, unread = CpuUses(defaultdict(CpuUse), set()), Counter[int]()
     steps = run.once(beside_launches)
-    if not any(isinstance(step, HostUse) for _, step in steps):
+    if not any(type(step) is HostUse for _, step in steps):
         return uses
     history = HostHistory()
     for number, step in steps:
-        if isinstance(step, HostUse):
+        if type(step) is HostUse:
             _count_read(history, step, uses.blocks)
             history.watched(step)
-        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
                 _count_unused(history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
             history.copied(step, number)
@@ -91,10 +91,10 @@ def watched_ranges(run: TracedRun, joined: Partners) -> tuple[int, int]:
     """Of how many partners of blocks it is known whether the CPU wrote them while a kernel could run, and of how many
     there are.
     """
-    launches = [step.call.t for step in run.steps if isinstance(step, TracedLaunch)]
+    launches = [step.call.t for step in run.steps if type(step) is TracedLaunch]
     watched = Ranges()
     for step in run.steps:
-        if isinstance(step, HostUse):
+        if type(step) is HostUse:
             place = bisect_left(launches, step.since)
             ran = place < len(launches) and launches[place] < step.t
             if ran and (step.read is None or not step.writes):

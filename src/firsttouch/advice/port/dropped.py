@@ -51,14 +51,14 @@ def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int])
     known: dict[object, list[int]] = {}
     """Where copies that are alike are, since blocks began or ended last."""
     for number, step in enumerate(run.steps):
-        if isinstance(step, TracedAllocation):
+        if type(step) is TracedAllocation:
             known.clear()
             if step.begins:
                 life[step.block] = life.get(step.block, -1) + 1
                 alive.add((step.block, life[step.block]))
             else:
                 alive.discard((step.block, life.get(step.block, 0)))
-        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             call = sites.of(step) if restored or kept.reasons else None
             if call in restored:
                 fates.restoring.append(number)

@@ -170,7 +170,7 @@ def _saved(run: TracedRun, joined: Partners, clock: float) -> SavedBytes:
 
 def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
-    if not isinstance(step, (TracedCopy, TracedFill)):  # a union would be made anew each time
+    if not (type(step) is TracedCopy or type(step) is TracedFill):
         return False
     block = run.blocks[step.target.block if isinstance(step, TracedFill) else step.device.block]
     return is_of_vendor(step.call.site) if block.kind in STATIC_KINDS else block.is_of_vendor
@@ -193,7 +193,7 @@ def unseen_use(
         unwatched=sum(block.unwatched or 0 for block in blocks),
         unwatched_inputs=sum(row.bytes for row in calls if row.reason == "unseen"),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
-        strange=sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps),
+        strange=sum(type(step) is TracedLaunch and step.strangers > 0 for step in run.steps),
         outside=run.outside,
         pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )

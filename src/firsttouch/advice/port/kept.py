@@ -9,6 +9,7 @@ that it wrote it may have read before. It is taken to read what was copied back 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,17 @@ class _Side(NamedTuple):
     over: tuple[bool, bool] | None = None
 
 
+def named_starts(run: TracedRun) -> dict[tuple[int, str], list[int]]:
+    """Where the parts of each block begin that launches of each kernel name. Take it with `run.once`."""
+    starts, seen = defaultdict[tuple[int, str], set[int]](set), set[tuple[int, str]]()
+    for step in run.steps:
+        if type(step) is TracedLaunch and (key := (id(step.uses), step.kernel)) not in seen:
+            seen.add(key)
+            for use in step.uses:
+                starts[use.block, step.kernel].add(use.start)
+    return {key: sorted(of_block) for key, of_block in starts.items()}
+
+
 class _Look:
     """One look at all steps, with what is known to stay."""
 
@@ -118,7 +130,7 @@ class _Look:
         self, run: TracedRun, partners: Partners, sites: CopySites, kept: KeptArrays, apart: set[CopyCall]
     ) -> None:
         self._run, self._partners, self._sites, self._kept, self._apart = run, partners, sites, kept, apart
-        self._is_watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._life: dict[int, int] = {}
         self._alive: set[Key] = set()
@@ -130,6 +142,11 @@ class _Look:
         self._owners: RangeMap[tuple[Key, CopyCall]] = RangeMap()
         self._written: dict[Key, int] = {}
         """The last step that may have written a block, and likewise the one that used it."""
+        self._starts = run.once(named_starts)
+        self._written_parts: defaultdict[Key, Ranges] = defaultdict(Ranges)
+        """What may have been written of a block: by a launch, up to where the next part begins that launches of the
+        same kernel name.
+        """
         self._used: dict[Key, int] = {}
         self._any = -1
         """The last launch of which it is not known what it uses."""
@@ -146,22 +163,22 @@ class _Look:
     def go(self) -> None:
         uses: object = None
         for number, step in enumerate(self._run.steps):
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 if not step.call.captured and step.uses is not uses:
                     self._launch(number, step)
                     uses = step.uses if step.call.arguments is not None else None
                 continue
             uses = None
-            if isinstance(step, TracedCopy):
+            if type(step) is TracedCopy:
                 self._copy(number, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 filled = Ranges()
                 for start, end in step.target.pieces:
                     filled.add(start, end)
                 self._fills[step.target.block].append((number, filled, []))
-            elif isinstance(step, TracedAllocation):
+            elif type(step) is TracedAllocation:
                 self._allocation(step)
-            elif isinstance(step, HostUse):
+            elif type(step) is HostUse:
                 self._host_use(step)
                 self._history.watched(step)
         for block in [*self._fills]:
@@ -220,7 +237,16 @@ class _Look:
             if block in self._changed or block in self._fills:
                 self._use(number, block)
             if use.may_write:
-                self._written[key] = number
+                self._write(key, number, step.kernel, use.start)
+
+    def _write(self, key: Key, number: int, kernel: str, start: int) -> None:
+        """A launch may write the part of a block that begins at `start`."""
+        self._written[key] = number
+        starts = self._starts[key[0], kernel]
+        place = bisect_right(starts, start)
+        end = starts[place] if place < len(starts) else self._run.blocks[key[0]].nbytes
+        if start < end:
+            self._written_parts[key].add(start, end)
 
     def _use(self, number: int, block: int) -> None:
         """The device uses a block, of which the host's side may have been written."""
@@ -259,7 +285,11 @@ class _Look:
             if copies:
                 self.fills.append(FilledBefore(number, copies[0], is_whole=not left))
             else:
-                self._written[self._key(block)] = number
+                self._write_all(self._key(block), number)
+
+    def _write_all(self, key: Key, number: int) -> None:
+        self._written[key] = number
+        self._written_parts[key].add(0, self._run.blocks[key[0]].nbytes)
 
     # ------------------------------------------------------------------------------------------------ copies
 
@@ -267,7 +297,7 @@ class _Look:
         if copy.way == "d2d":
             self._use(number, copy.source.block)
             self._end_fills(copy.target.block)
-            self._written[self._key(copy.target.block)] = number
+            self._write_all(self._key(copy.target.block), number)
         elif copy.way != "h2h" and copy.device.block != NO_BLOCK:
             self._copy_between(number, copy)
             if self._is_watched:
@@ -304,7 +334,7 @@ class _Look:
                 if side.over is None and side.written is None and self._is_stale(key, side):
                     self._keep(side.call, "read")
         self._end_fills(block)
-        self._written[self._key(block)] = number
+        self._write_all(self._key(block), number)
 
     def _copy_back(self, number: int, key: Key, call: CopyCall, host: Sequence[tuple[int, int]]) -> None:
         for start, end in host:
@@ -326,7 +356,7 @@ class _Look:
                     copies.append(number)
             others = [(a, b, shift) for a, b, shift in hosts.overlapping(start, end) if shift != address - start]
             known = sides.overlapping(address, last)
-            if not known and not is_window and (others or key in self._written):
+            if not known and not is_window and (others or self._written_parts[key].overlaps(start, end)):
                 self._keep(call, "prepared")
             if any(side.written == "written" and self._is_stale(key, side) for _, _, side in known):
                 self._restore_part(call, address, last)

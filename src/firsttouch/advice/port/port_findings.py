@@ -25,7 +25,7 @@ KeptBecause: TypeAlias = Literal[
     "written", "overwritten", "changed", "read", "restores", "prepared", "rewritten", "late", "unseen"
 ]
 """Why a host array stays beside its buffer, from the surest on; the last two: what is not seen of one that does not."""
-TooEarly: TypeAlias = Literal["reads", "writes", "reads again"]
+TooEarly: TypeAlias = Literal["reads", "writes"]
 WaitCertainty: TypeAlias = Literal["likely", "possible"]
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
@@ -213,9 +213,8 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
 
     before: what the CPU does too early else. "reads": the wait is needed in place of the copies, or after them, if they
     stay (`stays`), between two buffers. "writes": it is needed after the work, before the CPU writes what the copies
-    bring. "reads again": after the work, before the CPU reads the host array that was copied to the device only.
-    certainty: possible, if it is not known that the CPU does that while the work may be under way: it may read after
-    the wait that is `following`, or may have written before the work began, or read. following: where the program waits
+    bring. certainty: possible, if it is not known that the CPU does that while the work may be under way: it may read
+    after the wait that is `following`, or may have written before the work began. following: where the program waits
     next, if it asks for nothing of the device before; None: no such call. copy: the call of the copies; work: that of
     the latest work, such as a launch, of `kernel`, or ''; earlier: the calls of other work that the wait has to be for;
     copies: how many times.

@@ -123,7 +123,7 @@ class ProgramState:
 
     def advance(self, number: int, step: TracedStep) -> None:
         """The rules have seen a step."""
-        if isinstance(step, TracedLaunch):
+        if type(step) is TracedLaunch:
             if step.uses is not self._uses and not step.call.captured:
                 self._uses = step.uses
                 newest = self.pending.maps[-1]
@@ -136,10 +136,10 @@ class ProgramState:
             self._uses = None
             self._parts[-1:] = [number, inf]
             self.pending.maps.append({})
-        elif isinstance(step, TracedAllocation) and step.begins:
+        elif type(step) is TracedAllocation and step.begins:
             self.alive[step.block] = self._begun[step.block]
             self._begun[step.block] += 1
-        elif isinstance(step, TracedAllocation):
+        elif type(step) is TracedAllocation:
             del self.alive[step.block]
             for launches in self.pending.maps:
                 launches.pop(step.block, None)

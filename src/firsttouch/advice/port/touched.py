@@ -30,7 +30,7 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     """
     first: dict[int, int] = {}
     for number, step in run.once(beside_launches):
-        if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
+        if type(step) is TracedCopy and step.way in ("h2d", "d2h"):
             first.setdefault(step.device.block, number)
     ranges = []
     for block, lives in enumerate(partners):

@@ -94,20 +94,16 @@ class _Order:
         self._writing = _Pending()
         """What may write a block, which the CPU uses in place."""
         self._using = _Pending()
-        self._ended = _Pending()
-        """What may write a block that was given back, but whose host arrays the CPU may have used before."""
         self._owed = _Pending()
         """What is copied without blocking, so that the CPU waits for it later; of no block."""
         self._waits = run.once(unrecorded_waits)
-        self._waited_at = -1
-        """The last step at which the program waited."""
         self._samples: dict[tuple[TracedRange, int], int | None] = {}
         self._sources: dict[int, int] = {}
         """Where on the host the bytes of a block were copied from last."""
         self._used_sources: defaultdict[int, set[int]] = defaultdict(set)
         """Those from which a block was filled when work began that may still use it."""
         self._joined = {run.steps[number].device.block for number in fates.dropped}  # type: ignore[union-attr]
-        self._watched = any(isinstance(step, HostUse) for _, step in run.once(beside_launches))
+        self._watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._unread = run.once(cpu_uses).unread
         self._frees_later = False
@@ -119,44 +115,36 @@ class _Order:
         for number, step in enumerate(self._run.steps):
             if number in self._waits:
                 self._wait_for(self._waits[number])
-            if isinstance(step, TracedLaunch):
+            if type(step) is TracedLaunch:
                 self._launch(number, step)
-            elif isinstance(step, TracedCopy):
+            elif type(step) is TracedCopy:
                 self._copy(number, step)
-            elif isinstance(step, TracedFill):
+            elif type(step) is TracedFill:
                 if number in self._dropped_fills:
                     continue
                 self._use(number, step, step.target.block)
                 if step.call.blocking:
-                    self._wait_for_all(number)
-            elif isinstance(step, CudaWait):
+                    self._wait_for(None)
+            elif type(step) is CudaWait:
                 if step.what != "copy" and not (step.what == "free" and self._frees_later):
-                    self._wait_for_all(number)
-            elif isinstance(step, HostUse):
-                self._read_again(step)
+                    self._wait_for(None)
+            elif type(step) is HostUse:
                 self._history.watched(step)
-            elif isinstance(step, TracedAllocation):
+            elif type(step) is TracedAllocation:
                 self._allocate(step)
         return self.lost
 
-    def _wait_for_all(self, number: int) -> None:
-        self._waited_at = number
-        self._wait_for(None)
-
     def _wait_for(self, last: int | None) -> None:
         """The CPU has waited for all work, or for that up to a step."""
-        for pending in (self._writing, self._using, self._ended, self._owed):
+        for pending in (self._writing, self._using, self._owed):
             pending.waited(last)
         if not self._using:
             self._used_sources.clear()
 
     def _allocate(self, step: TracedAllocation) -> None:
-        self._ended.end(step.block)
         if step.begins:
             return
         self._frees_later = self._is_freed_later(step)
-        for number in self._writing.of(step.block):
-            self._ended.add(step.block, number, site_of(self._run, number))
         self._writing.end(step.block)
         self._using.end(step.block)
 
@@ -194,7 +182,7 @@ class _Order:
         elif number in self._dropped:
             self._drop(number, step)
         elif step.call.blocking:
-            self._wait_for_all(number)
+            self._wait_for(None)
         elif step.way == "d2d":
             self._use(number, step, step.target.block, step.source.block)
         else:
@@ -247,7 +235,7 @@ class _Order:
         following = self._next_wait(number)
         self.lost.append(_Lost(number, work, "reads", "likely" if following is None else "possible", following))
         if following is None or not self._unified:
-            self._wait_for_all(number)
+            self._wait_for(None)
 
     def _next_wait(self, number: int) -> CallSite | None:
         """Where the program waits after a copy, if it asks for nothing of the device before but copies to the host that
@@ -263,35 +251,19 @@ class _Order:
         frees_later = False
         for place in range(number + 1, len(self._run.steps)):
             step = self._run.steps[place]
-            if isinstance(step, TracedAllocation):
+            if type(step) is TracedAllocation:
                 frees_later = not step.begins and self._is_freed_later(step)
-            elif isinstance(step, CudaWait):
+            elif type(step) is CudaWait:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
                     return place, step.site
-            elif isinstance(step, TracedLaunch):
+            elif type(step) is TracedLaunch:
                 return place, None
             elif isinstance(step, TracedCopy | TracedFill) and not step.call.captured:
-                if isinstance(step, TracedCopy) and step.way == "d2h" and place in self._dropped:
+                if type(step) is TracedCopy and step.way == "d2h" and place in self._dropped:
                     continue
                 remains = place not in self._dropped and place not in self._shared
                 return place, step.call.site if step.call.blocking and remains else None
         return len(self._run.steps), None
-
-    def _read_again(self, use: HostUse) -> None:
-        """What the CPU read of bytes that were copied to the device last, and that the device may have written since:
-        it may have read them before.
-        """
-        if (use.read or 0) <= 2 * PAGE_BYTES or not (self._writing or self._ended):  # two pages may have other data
-            return
-        copies: dict[int, int] = {}
-        for _, _, since in self._history.since(use.address, use.address + use.bytes):
-            if since.way == "h2d" and since.copy in self._dropped:
-                copies.setdefault(since.block, since.copy)
-        for block, copy in copies.items():
-            pending = {*self._ended.of(block), *self._writing.of(block)}
-            if work := tuple(sorted(number for number in pending if number > copy)):
-                certainty: WaitCertainty = "possible" if self._waited_at > copy else "likely"
-                self.lost.append(_Lost(copy, work, "reads again", certainty))
 
 
 def needed_waits(

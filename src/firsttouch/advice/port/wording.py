@@ -152,8 +152,7 @@ def wait_words(wait: NeededWait) -> str:
         launched = "launched" if wait.kernel else "asked for"
         text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
     else:
-        what = "writes what is" if wait.before == "writes" else "reads again what was"
-        text, reason = f"wait for the device after {work}, before the CPU {what} copied at {copies}", kernel
+        text, reason = f"wait for the device after {work}, before the CPU writes what is copied at {copies}", kernel
     return f"{text}{_doubt(wait)}: {reason}"
 
 
@@ -162,7 +161,7 @@ def _doubt(wait: NeededWait) -> str:
     if wait.certainty != "possible":
         return ""
     if wait.before != "reads":
-        return f", unless it {'wrote' if wait.before == 'writes' else 'read'} that before, which is not known"
+        return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
     return f", unless the CPU uses the data only after the program's next wait{following}"
 
