@@ -456,7 +456,7 @@ class MemoryOfGraphs : public DriverCalls {
             told.emplace_back(block.begins != 0, block.address, block.correlation);
         return told;
     }
-    Calls graphs_{journal_, texts_, places_, driver()};
+    Calls graphs_{recorder_, driver()};
 };
 
 TEST_F(MemoryOfGraphs, LivesFromTheLaunchOfTheGraphAndNotFromItsCapture) {

@@ -330,7 +330,8 @@ TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
 TEST_F(Inject, WorkWithoutAnEndIsUnfinishedAndNotLost) {
     const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
     Journal journal(folder_, small);
-    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    Recording recording(journal);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), recording);
     standin_init();
     standin_kernel("ended", 1);
     standin_kernel("runs", 0);
