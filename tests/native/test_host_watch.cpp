@@ -18,9 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t was_gone = 2, began_late = 4;
 constexpr std::uint64_t second = 1'000'000'000, bytes = 64 << 20;
-// Of the minutes that all tests take, microseconds, in which 64 MiB are not looked at; after so long a time, seconds.
-constexpr double little = 1e-5;
-constexpr std::uint64_t long_time = 100'000'000 * second;
+constexpr double little = 0.01;  // of a second, less than looking at 64 MiB takes
+constexpr std::uint64_t long_time = 10'000 * second;
 
 class Watched : public ::testing::Test {
   protected:
@@ -40,7 +39,7 @@ class Watched : public ::testing::Test {
     // Null where this kernel tells nothing.
     std::unique_ptr<HostWatch> watch(double percent) {
         try {
-            return std::make_unique<HostWatch>(*journal_, percent);
+            return std::make_unique<HostWatch>(*journal_, percent, monotonic_ns());
         } catch (const Unavailable&) {
             return nullptr;
         }

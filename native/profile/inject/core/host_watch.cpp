@@ -52,7 +52,8 @@ std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
 
 }  // namespace
 
-HostWatch::HostWatch(Journal& journal, double percent) : journal_(journal), costs_(tracker_.costs()), budget_(percent) {
+HostWatch::HostWatch(Journal& journal, double percent, std::uint64_t began)
+    : journal_(journal), costs_(tracker_.costs()), budget_(percent, began) {
     pthread_atfork(
         nullptr, [] { has_forked = true; }, nullptr);
 }

@@ -28,8 +28,9 @@ struct HostSide {
 
 class HostWatch {
   public:
-    // percent: of the run's time that the watch may take. Throws Unavailable if this kernel does not permit it.
-    HostWatch(Journal& journal, double percent);
+    // percent: of the run's time that the watch may take; began: the run. Throws Unavailable if this kernel does not
+    // permit it.
+    HostWatch(Journal& journal, double percent, std::uint64_t began = WatchBudget::process_start());
 
     // Calls of the program, from any thread; none throws or changes errno. Times are those of the call's own record.
     // copies: before the copy; copied: when its call returns. Memory that CUDA allocated and stacks are not to be

@@ -38,8 +38,10 @@ std::uint64_t clock_ns(clockid_t clock) noexcept {
     return std::uint64_t(now.tv_sec) * 1'000'000'000 + std::uint64_t(now.tv_nsec);
 }
 
-// When this process began. Source: proc_pid_stat(5).
-std::uint64_t process_start() {
+}  // namespace
+
+// Source: proc_pid_stat(5).
+std::uint64_t WatchBudget::process_start() {
     const std::uint64_t now = clock_ns(CLOCK_MONOTONIC);
     std::FILE* const file = std::fopen("/proc/self/stat", "re");
     if (file == nullptr) return now;
@@ -57,9 +59,7 @@ std::uint64_t process_start() {
     return age > 0 && age < double(now) ? now - std::uint64_t(age) : now;
 }
 
-}  // namespace
-
-WatchBudget::WatchBudget(double percent) : share_(percent / 100), began_(process_start()) {}
+WatchBudget::WatchBudget(double percent, std::uint64_t began) : share_(percent / 100), began_(began) {}
 
 void WatchBudget::begin_step() { step_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 

@@ -9,8 +9,11 @@ namespace firsttouch::inject {
 // Not for several threads at once.
 class WatchBudget {
   public:
-    // percent: of the time since the process began, which counts as at least a second.
-    explicit WatchBudget(double percent);
+    // When this process began, in nanoseconds of CLOCK_MONOTONIC.
+    static std::uint64_t process_start();
+
+    // percent: of the time since `began`, which counts as at least a second.
+    WatchBudget(double percent, std::uint64_t began);
 
     // What runs between them is taken from it.
     void begin_step();
