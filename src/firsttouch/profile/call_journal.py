@@ -22,6 +22,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,
+    CopyCause,
     CudaBlock,
     CudaCall,
     CudaLaunch,
@@ -34,7 +35,6 @@ from firsttouch.profile.calls import (
     KernelAccess,
     LaunchShape,
     MappedView,
-    MoveCause,
     MoveKind,
     Sharing,
     TracedCalls,
@@ -60,7 +60,7 @@ _MOVES: tuple[MoveKind, ...] = get_args(MoveKind)
 _PLACES: tuple[HostPlace, ...] = get_args(HostPlace)
 _DIRECTIONS: tuple[CopyDirection, ...] = ("unknown", "h2d", "d2h", "d2d", "h2h")
 _WAITS: tuple[WaitKind, ...] = get_args(WaitKind)
-_CAUSES: tuple[MoveCause, ...] = get_args(MoveCause)
+_CAUSES: tuple[CopyCause, ...] = get_args(CopyCause)
 _ACCESS: tuple[KernelAccess, ...] = get_args(KernelAccess)
 _SHARING = [
     frozenset(word for bit, word in enumerate(get_args(Sharing)) if flags >> bit & 1)

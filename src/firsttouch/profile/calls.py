@@ -18,7 +18,7 @@ PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
 OF_CALL = 0xFFFFFFFF
 """Of a correlation, what all have that one call moved or launched, each of which has a number of its own above it."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
-MoveCause: TypeAlias = Literal["call", "creation", "mapping"]
+CopyCause: TypeAlias = Literal["call", "creation", "mapping"]
 """What made a copy: a call that copies, the creation of a buffer, or a mapping of one or its end."""
 KernelAccess: TypeAlias = Literal["", "reads", "writes", "both"]
 """What a kernel does with memory; '' is unknown."""
@@ -102,7 +102,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: CopyDirection = "unknown"
     site: CallSite = ()
     began: float | None = None
-    cause: MoveCause = "call"
+    cause: CopyCause = "call"
 
     @property
     def of_call(self) -> int:

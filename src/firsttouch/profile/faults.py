@@ -30,7 +30,7 @@ from firsttouch.profile.perf import (
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol, TouchSamples
 from firsttouch.profile.symbols.lookup import TIME_LIMIT, symbolize
 from firsttouch.profile.touches import TouchRecorder
-from firsttouch.profile.trace import is_of_cuda
+from firsttouch.profile.trace import is_of_a_runtime
 
 ANONYMOUS = "anonymous"
 ANONYMOUS_CODE = "anonymous executable memory"
@@ -247,7 +247,7 @@ class FaultRecorder:
         """
         if not sample.line or (file.startswith("/") and not _LIBRARY.search(file)):
             return None
-        if self._touches is not None and is_of_cuda(file, ""):
+        if self._touches is not None and is_of_a_runtime(file, ""):
             return None
         site = self._of_lines.get(sample.line)
         if site is None:

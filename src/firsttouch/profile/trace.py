@@ -452,14 +452,17 @@ def is_of_the_runtime(function: str) -> bool:
 
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
-_CUDA = re.compile(r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject)\.so")
+_RUNTIMES = re.compile(
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject)\.so"
+)
+"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel."""
 
 
-def is_of_cuda(file: str, function: str) -> bool:
-    """Whether code is of the CUDA driver, its runtime or the library that is loaded to trace it. What it touches first
-    is the target of a copy.
+def is_of_a_runtime(file: str, function: str) -> bool:
+    """Whether code is of CUDA or OpenCL, or of the library that is loaded to trace them. What it touches first is the
+    target of a copy.
     """
-    return _CUDA.search(file) is not None or is_of_the_runtime(function)
+    return _RUNTIMES.search(file) is not None or is_of_the_runtime(function)
 
 
 def is_of_a_package(file: str) -> bool:

@@ -16,7 +16,7 @@ from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.cuda import CallFrame, CallSite
 from firsttouch.profile.symbols.lookup import is_of_the_system
-from firsttouch.profile.trace import PACKAGE, is_of_cuda, is_of_the_runtime
+from firsttouch.profile.trace import PACKAGE, is_of_a_runtime, is_of_the_runtime
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 
 OFFSET = "+0x"
@@ -45,7 +45,7 @@ class UserPlace(msgspec.Struct, frozen=True):
 def is_of_a_library(file: str) -> bool:
     """Whether a program or a source file belongs to a library, an interpreter or the system, not to the user."""
     named = any(pattern.search(file) for pattern in (PACKAGE, _INTERPRETER, VENDOR))
-    return named or is_of_the_system(file) or is_of_the_c_library(file) or is_of_cuda(file, "")
+    return named or is_of_the_system(file) or is_of_the_c_library(file) or is_of_a_runtime(file, "")
 
 
 def library_name(file: str) -> str:
@@ -117,6 +117,6 @@ class UserPlaces:
         return (
             not frame.file
             or is_of_a_library(frame.file)
-            or is_of_cuda(frame.file, function)
+            or is_of_a_runtime(frame.file, function)
             or is_of_a_library(place.source)
         )

@@ -35,7 +35,7 @@ from firsttouch.profile.calls import (
     Sharing,
     TracedCalls,
 )
-from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind
+from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.living import Living
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
@@ -258,6 +258,7 @@ class TracedRun(msgspec.Struct, dict=True):
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
     is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
     others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
+    runtimes: that it used, but for CUDA.
     """
 
     pid: int
@@ -273,6 +274,12 @@ class TracedRun(msgspec.Struct, dict=True):
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
+    runtimes: Sequence[Runtime] = ()
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """Those by which the program asked for memory of a device."""
+        return (*dict.fromkeys(runtime.api for runtime in self.runtimes),) or ("CUDA",)
 
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""
@@ -381,7 +388,7 @@ class _Tracer:
         self._calls, self._call_of = calls, call_of
         self.traced = TracedRun(
             calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
-            failed=calls.failed, shapes=calls.shapes,
+            failed=calls.failed, shapes=calls.shapes, runtimes=calls.runtimes,
         )  # fmt: skip
         self._temporaries = library_temporaries(calls.calls, names)
         self._extents = extents_of(calls.calls, self._temporaries)

@@ -134,7 +134,8 @@ def program_state(
 def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
     """The findings of all rules, seen ones first, and the hazards, each after its search."""
     rows: FindingRows = {}
-    rules = [rule(state, rows) for rule in all_rules().values()]
+    apis = {"", *state.run.apis}
+    rules = [rule(state, rows) for rule in all_rules().values() if getattr(rule, "api", "") in apis]
     takers: dict[type, list[Callable[[int, TracedStep], None]]] = defaultdict(list)
     for rule in sorted(rules, key=lambda rule: CudaWait in rule.steps):  # a copy that blocks ends with a wait
         for kind in rule.steps:

@@ -186,10 +186,12 @@ class Rule:
 class Hazard(Rule):
     """A rule whose findings make a program wrong or slow once its memory is unified. Its absence is reported too.
 
-    order: in lists. limits: what the search may leave out, by the names that `coverage` gives.
+    order: in lists. limits: what the search may leave out, by the names that `coverage` gives. api: of whose programs
+    alone it is a hazard, '' of all.
     """
 
     order: ClassVar[int] = 100
+    api: ClassVar[str] = ""
     limits: ClassVar[Mapping[str, str]] = {}
 
     def coverage(self) -> Coverage:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.schema import TOUCH_GRANULE
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
-from firsttouch.profile.trace import is_of_cuda
+from firsttouch.profile.trace import is_of_a_runtime
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import Partners
 from firsttouch.program.trace import TracedCopy, TracedRun, beside_launches
@@ -52,7 +52,9 @@ def touched_by(touches: RangeTouches) -> CallLocation | None:
     """The place of the earliest sampled touch that is neither of CUDA nor of an unknown caller of the C library; of
     those that were read together, the one with most.
     """
-    program_places = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
+    program_places = (
+        p for p in touches.places if not (is_of_a_runtime(p.file, p.function) or is_of_the_c_library(p.file))
+    )
     place = min(program_places, key=lambda place: (place.since, -place.samples), default=None)
     return place_of_touch(place) if place is not None else None
 

@@ -16,7 +16,7 @@ the memory leave some free, or divide it among a few arrays, and free some of th
 
 
 @dataclass
-class _Asked:
+class _FreeAsked:
     """A query, and the living blocks that its function allocated since, with their bytes together."""
 
     row: FindingRow
@@ -59,7 +59,7 @@ class FreeMemory(Hazard):
 
     def __init__(self, state: ProgramState, rows: FindingRows) -> None:
         super().__init__(state, rows)
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _FreeAsked] = {}
         """The last query of each function."""
 
     def take(self, number: int, step: TracedStep) -> None:
@@ -69,7 +69,7 @@ class FreeMemory(Hazard):
             row = self.row("library", "possible", place) if by_library else self.row("asked", "seen", place)
             row.add(number, 0, place)
             if place.function and not by_library:
-                self._asked[place.function] = _Asked(row, step.free)
+                self._asked[place.function] = _FreeAsked(row, step.free)
         elif isinstance(step, TracedAllocation) and self._asked:
             block = self.state.run.blocks[step.block]
             if not step.begins:

@@ -14,7 +14,7 @@ from firsttouch.advice.port.rule import Coverage, FindingWords, Hazard
 from firsttouch.advice.port.touched import place_of_touch
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.touches import RangeTouches, TouchPlace
-from firsttouch.profile.trace import is_of_cuda
+from firsttouch.profile.trace import is_of_a_runtime
 from firsttouch.profile.user_lines import OFFSET
 
 _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
@@ -79,7 +79,7 @@ class HiddenAllocator(Hazard):
 
 def _hidden_place(touches: RangeTouches, program_files: set[str]) -> Iterator[tuple[TouchPlace, str]]:
     """The place with most touches and the variant of what hides there, if half of them are there."""
-    places = [place for place in touches.places if not is_of_cuda(place.file, place.function)]
+    places = [place for place in touches.places if not is_of_a_runtime(place.file, place.function)]
     hidden = [(place, variant) for place in places if (variant := _variant_of_place(place, program_files))]
     samples = sum(place.samples for place in places)
     share = sum(place.samples for place, _ in hidden) / max(1, samples)

@@ -12,6 +12,7 @@ class MappedUse(Hazard):
     name = "mapped"
     title = "use while mapped"
     order = 8
+    api = "OpenCL"
     words = {
         "writes": FindingWords("a kernel may write a buffer that is mapped"),
         "reads": FindingWords("a kernel uses a buffer that is mapped to be written"),

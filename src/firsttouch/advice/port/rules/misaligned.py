@@ -18,6 +18,7 @@ class Misaligned(Hazard):
     name = "misaligned"
     title = "misaligned memory"
     order = 7
+    api = "OpenCL"
     words = {
         "address": FindingWords(
             "memory that does not begin at a page is given to a buffer (CL_MEM_USE_HOST_PTR): the driver may copy it",

@@ -12,6 +12,7 @@ class SharedCopy(Hazard):
     name = "shared-copy"
     title = "copy of shared memory"
     order = 6
+    api = "OpenCL"
     words = {
         "made": FindingWords("a buffer that was made to be shared (CL_MEM_ALLOC_HOST_PTR) is copied, not mapped"),
         "given": FindingWords("a buffer that is the program's own memory (CL_MEM_USE_HOST_PTR) is copied, not mapped"),
