@@ -453,14 +453,17 @@ def is_of_the_runtime(function: str) -> bool:
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
-    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject)\.so"
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|omp|iomp5|omptarget"
+    r"|omptarget\.rtl\.\w+|firsttouch_inject)\.so"
 )
-"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel."""
+"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, and of
+OpenMP's runtimes of LLVM.
+"""
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:
-    """Whether code is of CUDA or OpenCL, or of the library that is loaded to trace them. What it touches first is the
-    target of a copy.
+    """Whether code is of CUDA, OpenCL or OpenMP, or of the library that is loaded to trace them. What it touches first
+    is the target of a copy.
     """
     return _RUNTIMES.search(file) is not None or is_of_the_runtime(function)
 
