@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.port.test_port_findings import KIB, MIB, READS, of
+from tests.port.test_port_findings import KIB, MIB, READS, names, of
 from tests.port.traces import Calls
 
+from firsttouch.advice.edits import edits
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.cli.ported import lines
+from firsttouch.program.strategies import STRATEGIES
 
 TIMES = 4
 ALL = 8 * KIB
@@ -165,3 +168,12 @@ def test_a_buffer_that_lives_on_and_one_that_does_not_are_told_apart():
     text = " ".join(" ".join(lines(rounds.found)).split())
     assert "already has" in text
     assert "freed and allocated again" in text
+
+
+def test_the_list_of_changes_has_the_buffers_allocated_once_and_drops_these_copies():
+    rounds = Rounds()
+    for _ in range(TIMES):
+        rounds.call()
+    (change,) = edits(rounds.calls.run, rounds.found, Places(names()), STRATEGIES["explicit"])
+    assert (change.what, change.count, change.bytes) == ("omit", TIMES - 1, (TIMES - 1) * ALL)
+    assert change.text.startswith("allocate these buffers once")

@@ -15,13 +15,16 @@ import pytest
 from tests.port.played import FIXTURES
 from tests.profile import injected
 
+from firsttouch.advice.edits import edits
 from firsttouch.advice.port.found import found
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.inject import OPENMP_VARIABLE, inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.symbols.lookup import symbolize
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun, trace
 
 BYTES, STEPS = 4 << 20, 4
@@ -194,3 +197,17 @@ def test_a_tool_of_the_user_stays_the_first(tmp_path: Path):
     current = {OPENMP_VARIABLE: "/opt/tool.so"}
     added, _ = inject_environment(tmp_path, nvtx=False, trace=True, current=current)
     assert added[OPENMP_VARIABLE] == f"/opt/tool.so:{injected_library()}"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kinds", "words"),
+    [("managed", ["allocate", "drop"], "requires unified_shared_memory"), ("explicit", ["omit"], "`target data`")],
+)
+def test_the_list_of_changes_is_in_the_words_of_openmp(
+    program: Path, tmp_path: Path, strategy: str, kinds: list[str], words: str
+):
+    run = traced(program, tmp_path, "round-trip")
+    changes = edits(run, found(run, {}), Places({}), STRATEGIES[strategy])
+    assert [change.what for change in changes] == kinds
+    assert words in changes[0].text
+    assert changes[-1].count == (2 * STEPS if strategy == "managed" else STEPS - 1)

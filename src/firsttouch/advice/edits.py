@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.openmp_edits import MAPPED_ONCE, edits_sharing
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import (
     CopyCalls,
@@ -24,6 +25,8 @@ from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
+
+_ALLOCATED_ONCE = "allocate these buffers once, and drop {} of bytes that they had"
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
@@ -62,16 +65,23 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     copies = _copies(run, {block.number for block in paired}, places)
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
-            return _edits_of_needless_copies(found) or _edits_of_fewer_copies(copies)
+            again = MAPPED_ONCE if run.guesses_arguments else _ALLOCATED_ONCE
+            return _edits_of_needless_copies(found, again) or _edits_of_fewer_copies(copies)
         return _edits_locking(paired, strategy.host_arrays, copies)
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
-    changes = [
+    sharing = [
         *_edits_allocating(paired, strategy.allocator, found.copy_calls),
         *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
+    ]
+    freeing = [*_edits_freeing(run, {block.number for block in paired}, places)]
+    if run.guesses_arguments:
+        sharing, freeing = [*edits_sharing(paired, found.copy_calls)], []
+    changes = [
+        *sharing,
         *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits),
-        *_edits_freeing(run, {block.number for block in paired}, places),
+        *freeing,
         *_edits_of_copies(
             found.copy_calls, "keep", "restoring", "keep {}, from a separate buffer", "restoring copy",
             "restoring copies"
@@ -97,14 +107,20 @@ def _edits_of_fewer_copies(copies: Sequence[tuple[TracedCopy, CallLocation]]) ->
     return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
-def _edits_of_needless_copies(found: PortFindings) -> list[Edit]:
-    """Copies that are left out where host arrays and device arrays remain."""
+def _edits_of_needless_copies(found: PortFindings, again: str) -> list[Edit]:
+    """Copies that are left out where host arrays and device arrays remain. again: of buffers that are freed in between,
+    with the copies in its braces.
+    """
     rows = [row for row in found.needless if row.certainty != "possible"]
-    if not rows:
-        return []
-    number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
-    text = f"drop {count(number, 'copy', 'copies')} whose bytes the other side already has"
-    changes = [Edit("omit", text, _lines(row.place for row in rows), number, size)]
+    changes = []
+    for text, alike in (
+        ("drop {} whose bytes the other side already has", [row for row in rows if not row.renewed]),
+        (again, [row for row in rows if row.renewed]),
+    ):
+        if alike:
+            number = sum(row.copies for row in alike)
+            lines, size = _lines(row.place for row in alike), sum(row.bytes for row in alike)
+            changes.append(Edit("omit", text.format(count(number, "copy", "copies")), lines, number, size))
     if waiting := [row for row in rows if row.only_wait]:
         lines, copies = _lines(row.place for row in waiting), sum(row.copies for row in waiting)
         changes.append(Edit("wait", "wait for the device there, as these copies did", lines, copies, 0))
