@@ -41,6 +41,8 @@ TEST(OpenmpTool, NumbersAndCallbacksAreThoseOfTheHeader) {
         {data_to_device + data_asynchronous, ompt_target_data_transfer_to_device_async},
         {data_from_device + data_asynchronous, ompt_target_data_transfer_from_device_async},
         {data_delete + data_asynchronous, ompt_target_data_delete_async},
+        {target_region, ompt_target},
+        {target_exit_data, ompt_target_exit_data},
         {target_nowait, ompt_target_nowait},
     };
     for (const auto& [ours, theirs] : numbers) EXPECT_EQ(ours, theirs);

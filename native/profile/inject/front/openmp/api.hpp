@@ -19,7 +19,7 @@ enum Operation : int {
     data_disassociate = 6,
     data_asynchronous = 16  // is added
 };
-enum Construct : int { target_nowait = 9 };  // and more: others that do not wait
+enum Construct : int { target_region = 1, target_exit_data = 3, target_nowait = 9 };  // and more: that do not wait
 
 using Function = void (*)();
 using Lookup = Function (*)(const char* name);

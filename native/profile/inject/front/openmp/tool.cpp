@@ -100,10 +100,15 @@ struct Devices final : inject::Kernels {
 // program's. back: copies to the host, which have ended when the construct has, or when it begins to free memory.
 struct OfThread {
     int depth = 0;
-    bool has_launched = false;  // the construct
+    bool has_launched = false, has_allocated = false, has_freed = false;  // the construct
     std::optional<FrontCall> construct, operation;
     std::vector<std::pair<Asked, RecordedCall>> back;
 
+    // LLVM does not tell of nowait. A construct that has it does not free what it needs no more: a later task does.
+    bool waits(int kind) const {
+        const bool is_to_free = kind == target_region ? has_allocated : kind == target_exit_data && !back.empty();
+        return kind < target_nowait && (has_freed || !is_to_free);
+    }
     void begin_operation() {
         if (construct)
             operation.emplace(*construct, inject::monotonic_ns());
@@ -133,7 +138,9 @@ void begin_block(Recorder& recorder, const RecordedCall& of, std::uint64_t addre
 // Whether the runtime writes where memory was mapped to, in place of a pointer to the host that is mapped too.
 bool is_attached_pointer(const Asked& asked) {
     std::uint64_t value = 0;
-    if (asked.transfer.direction != Direction::to_device || asked.transfer.bytes != sizeof value) return false;
+    if (!of_thread.construct || asked.transfer.direction != Direction::to_device ||
+        asked.transfer.bytes != sizeof value || asked.transfer.source == 0)
+        return false;
     std::memcpy(&value, reinterpret_cast<const void*>(asked.transfer.source), sizeof value);
     return Devices::instance().is_mapped(value);
 }
@@ -159,10 +166,12 @@ void operate(Recorder& recorder, const RecordedCall& of, bool begins, int what, 
                              .waits_if_pageable = false}};
     switch (what) {
     case data_alloc:
+        of_thread.has_allocated = true;
         if (!begins) begin_block(recorder, of, address_of(target), bytes, false);
         return;
     case data_delete:
         if (!begins) return;
+        of_thread.has_freed = true;
         if (!of_thread.back.empty()) of_thread.end_work(recorder, of, true);
         if (devices.end(address_of(source), false)) recorder.end_block(address_of(source), of);
         return;
@@ -216,6 +225,7 @@ void on_submit(int endpoint, void*, std::uint64_t*, unsigned) {
 void on_target(int construct, int endpoint, int device, void*, void*, void*, const void*) {
     OfThread& mine = of_thread;
     if ((endpoint & scope_begin) != 0 && mine.depth++ == 0) {
+        mine.has_launched = mine.has_allocated = mine.has_freed = false;
         mine.construct.emplace();
         mine.construct->tell(
             [&](Recorder& recorder, const RecordedCall&) { Devices::instance().tell(recorder, device); });
@@ -223,17 +233,20 @@ void on_target(int construct, int endpoint, int device, void*, void*, void*, con
     if ((endpoint & scope_end) == 0 || --mine.depth > 0) return;
     mine.depth = 0;
     if (mine.construct)
-        mine.construct->tell([&](Recorder& recorder, const RecordedCall& of) {
-            mine.end_work(recorder, of, construct < target_nowait);
-        });
+        mine.construct->tell(
+            [&](Recorder& recorder, const RecordedCall& of) { mine.end_work(recorder, of, mine.waits(construct)); });
     mine.construct.reset();
 }
 
 void on_device(int device, const char* type, void*, Lookup, const char*) {
     const inject::Undisturbed undisturbed;
-    Devices& devices = Devices::instance();
-    const std::scoped_lock lock(devices.mutex);
-    devices.types[device] = type == nullptr ? "" : type;
+    try {
+        Devices& devices = Devices::instance();
+        const std::scoped_lock lock(devices.mutex);
+        devices.types[device] = type == nullptr ? "" : type;
+    } catch (...) {
+        return;  // no memory
+    }
 }
 
 template <class Signature>
@@ -249,7 +262,7 @@ bool is_found(std::string_view version) {
     return runtime != nullptr;
 }
 
-std::string runtime_file(Lookup lookup) {
+std::string_view runtime_file(Lookup lookup) {
     Dl_info info{};
     return dladdr(reinterpret_cast<void*>(lookup), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
