@@ -43,6 +43,7 @@ from firsttouch.profile.summary import (
 )
 from firsttouch.profile.trace import most_allocated
 from firsttouch.profile.traced import TraceSummary, device_numbers, traced
+from firsttouch.profile.untraced import trace_layer, why_untraced
 
 MOST_PROCESSES = 200
 MOST_TOUCHES, MOST_TOUCHED = 200, 8
@@ -316,9 +317,10 @@ def _unseen(profile: Profile, trace: TraceSummary | None, mappings: str) -> list
         reason = "copies, kernels and allocations of CUDA are recorded of a program that is started for it only"
         command = retyped(profile.first.command if profile.first else [])
         unseen.append(Unseen(layer="trace", why=reason, mend=f"firsttouch port -- {command}"))
-    tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
-    if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
-        unseen.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
+    layer = trace_layer(profile)
+    is_empty = not any(journal.traced or journal.notices for journal in profile.journals)
+    if layer is not None and layer.active and not layer.why and is_empty:
+        unseen.append(Unseen(layer="trace", why=f"nothing was traced: {why_untraced(profile)}"))
     if trace is not None and trace.missing:
         reason = (
             f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "
