@@ -12,6 +12,7 @@ from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.by_line import ByLine, TracedProcess, by_line
 from firsttouch.profile.call_journal import calls_of
+from firsttouch.profile.calls import TracedCalls
 from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
@@ -258,20 +259,24 @@ def _counters(profile: Profile) -> list[CounterRow]:
     ]
 
 
+def _calls(profile: Profile) -> list[TracedCalls]:
+    """The calls of the traced processes; none of a trace of a version that did not record them."""
+    try:
+        return calls_of(profile) if any(journal.traced for journal in profile.journals) else []
+    except UsageError:
+        return []
+
+
 def _trace(profile: Profile, phases: Sequence[TargetPhase], gpus: Sequence[GpuRow]) -> TraceSummary | None:
     numbers = device_numbers(profile.header)
     peaks = {g.name: (numbers[g.name], g.told.t) for g in gpus if g.told is not None and g.name in numbers}
-    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
+    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock, _calls(profile))
 
 
 def _by_line(profile: Profile, link: LinkSpeed | None) -> ByLine | None:
     """What each line cost; None without a trace, or with one of a version that did not record the calls."""
     traced_journals = [journal for journal in profile.journals if journal.traced]
-    try:
-        calls = calls_of(profile) if traced_journals else []
-    except UsageError:
-        return None
-    lines = by_line(map(TracedProcess, calls, traced_journals), profile.callers, link)
+    lines = by_line(map(TracedProcess, _calls(profile), traced_journals), profile.callers, link)
     return msgspec.structs.replace(lines, library_ranges=profile.library_ranges) if lines else None
 
 
