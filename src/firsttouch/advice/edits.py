@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.port.places import Places, line_of
@@ -24,6 +24,14 @@ from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
+
+_IN_OPENCL = {
+    "pinned": "CL_MEM_ALLOC_HOST_PTR, mapped while the CPU uses it",
+    "device": "a buffer, mapped while the CPU uses it",
+    "svm-coarse": "clSVMAlloc, mapped while the CPU uses it",
+    "svm-fine": "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER",
+}
+"""How a program in OpenCL asks for memory of an allocator."""
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
@@ -67,7 +75,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
     changes = [
-        *_edits_allocating(paired, strategy.allocator, found.copy_calls),
+        *_edits_allocating(paired, _memory(strategy.allocator, run.apis), found.copy_calls),
         *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
         *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits),
@@ -115,15 +123,19 @@ def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
 
-def _edits_allocating(blocks: Sequence[PortBlock], allocator: str, calls: Sequence[CopyCalls]) -> Iterator[Edit]:
+def _memory(allocator: str, apis: Collection[str]) -> str:
+    """What memory of an allocator is called, with how the program's interface names it."""
+    how = _IN_OPENCL.get(allocator, "") if "OpenCL" in apis else ""
+    return f"{allocator} memory{f' ({how})' if how else ''}"
+
+
+def _edits_allocating(blocks: Sequence[PortBlock], memory: str, calls: Sequence[CopyCalls]) -> Iterator[Edit]:
     """The blocks are allocated as memory of both sides."""
     if not blocks:
         return
     size = sum(block.bytes for block in blocks)
     replaced = sum(not (partner.window or partner.kept) for block in blocks for partner in block.partners)
-    text = (
-        f"allocate {count(len(blocks), 'buffer')} as {allocator} memory, which replaces {count(replaced, 'host array')}"
-    )
+    text = f"allocate {count(len(blocks), 'buffer')} as {memory}, which replaces {count(replaced, 'host array')}"
     yield Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 

@@ -312,9 +312,11 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
         )
         head = ""
     copies = [
-        f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
+        f"{of.direction} {of.records:,} x, {_size(of.bytes)}{f' in {format_seconds(of.seconds)}' if of.seconds else ''}"
+        for of in trace.copies
     ]
-    kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
+    spent = f", {format_seconds(trace.kernel_seconds)}" if trace.kernel_seconds else ""
+    kernels = f"{trace.kernels:,} kernels{spent}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
     none = f"none before it ended with exit status {summary.status}" if summary.status else "none"
     at_least = "(at least) " if trace.lost or trace.left_out or trace.unfinished or trace.damaged else ""
@@ -324,7 +326,7 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     for of_process in of_each[:_MOST_PROCESSES]:
         yield _row("", _of_process(summary, of_process))
     if len(of_each) > _MOST_PROCESSES:
-        yield _row("", f"{len(of_each) - _MOST_PROCESSES:,} more processes that used CUDA, in the report")
+        yield _row("", f"{len(of_each) - _MOST_PROCESSES:,} more traced processes, in the report")
     for of in trace.alive:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:

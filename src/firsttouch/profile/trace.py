@@ -98,14 +98,14 @@ class UnifiedMemory(msgspec.Struct):
 
 
 class CopyTotals(msgspec.Struct):
-    """Copies that the program asked for, or fills, in one direction."""
+    """Copies that the program asked for, or fills, in one direction. seconds: None if the interface tells no times."""
 
     direction: str
     records: int = 0
     bytes: int = 0
     smallest: int = 0
     largest: int = 0
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 class OfPhase(msgspec.Struct):
@@ -180,7 +180,7 @@ def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
             sums.smallest = copy.bytes
         if copy.bytes > sums.largest:
             sums.largest = copy.bytes
-        sums.seconds += copy.end - copy.start
+        sums.seconds = ((sums.seconds or 0.0) + copy.end - copy.start) or None
     return sorted(totals.values(), key=lambda sums: -sums.bytes)
 
 

@@ -257,7 +257,7 @@ class TracedRun(msgspec.Struct, dict=True):
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
     is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
-    others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
+    others: processes of the same profile that were traced too; this one's number if it ran several programs (exec).
     runtimes: that it used, but for CUDA.
     """
 

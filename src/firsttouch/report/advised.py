@@ -76,7 +76,7 @@ def render(advice: Advice, port: str = "") -> str:
     return filled_in(
         "advised.html.j2",
         title=f"Advice about {traced.command} on {advice.title}",
-        where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
+        where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown device'}.",
         port=port,
         headlines=list(map(str, sentences_of_traced(advice, traced))),
         figures=figures,

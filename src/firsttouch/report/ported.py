@@ -28,7 +28,7 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines
-from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.text import count
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_panels import MOST_READINGS, Panel, Series, plain, thinned, when
@@ -37,7 +37,8 @@ from firsttouch.report.profile_tables import DASH, ProfileTable, size
 MOST_ROWS = 100
 _MOST_TIMES = 8
 _FIRST = next(s for s in STRATEGIES.values() if not s.duplicated and s.allocator == common_allocator("shared"))
-"""The strategy of which the page lists the changes; others need the same, and a prefetch or advice more."""
+_IN_OPENCL = STRATEGIES["pinned"]
+"""The strategies of which the page lists the changes; others need the same, and a prefetch or advice more."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
     port = findings_of(profile, run)
     program = program_lines(program_of(profile, run))
     course = list(moments(run, run.once(partners)))
+    first = _IN_OPENCL if run.apis == ("OpenCL",) else _FIRST
     candidates = [
-        _edit_table(edits(run, port, Places(profile.callers), _FIRST), "" if is_advised else port.directory),
+        _edit_table(edits(run, port, Places(profile.callers), first), first, "" if is_advised else port.directory),
         _process_table(port),
         _waits(port),
         _block_table(port),
@@ -107,7 +109,7 @@ def edit_rows(changes: Sequence[Edit]) -> list[list[str]]:
 EDIT_HEADS = ["change", "lines", "calls", "bytes"]
 
 
-def _edit_table(changes: Sequence[Edit], directory: str) -> ProfileTable:
+def _edit_table(changes: Sequence[Edit], strategy: Strategy, directory: str) -> ProfileTable:
     """directory: of the profile, for the command that gives advice; '' if that was given."""
     note = "Lines, calls and bytes are exact."
     if directory:
@@ -116,13 +118,13 @@ def _edit_table(changes: Sequence[Edit], directory: str) -> ProfileTable:
             f"{directory} --out {directory}"
         )
     rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
-    title = f"What to change for {_FIRST.name} memory"
+    title = f"What to change for {strategy.name} memory"
     return ProfileTable("edits", title, EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
 
 
 def _process_table(port: PortFindings) -> ProfileTable:
-    """The processes that used CUDA, if there are several."""
-    table = ProfileTable("port-processes", "Processes that used CUDA")
+    """The traced processes, if there are several."""
+    table = ProfileTable("port-processes", "Traced processes")
     table.heads = ["rank", "pid", "command", "copies", "bytes", "saved at most", "hazards"]
     titles = all_rules()
     for row in port.processes[:MOST_ROWS]:

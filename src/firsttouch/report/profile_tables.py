@@ -363,15 +363,17 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
             size(copies_of_direction.smallest),
             size(copies_of_direction.largest),
         ]
-        copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
-    copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
+        seconds = copies_of_direction.seconds
+        copies.rows.append([*cells, DASH if seconds is None else format_seconds(seconds)])
+    spent = "" if trace.kernel_seconds is None else f" for {format_seconds(trace.kernel_seconds)} altogether"
+    copies.notes.append(f"{count(trace.kernels, 'kernel')} ran{spent}.")
     words = failed_words(trace.failed), unfinished_words(trace.unfinished)
     copies.notes += [f"{plain(text, 300)}." for text in words if text]
     return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
 
 
 def _copies_by_process(trace: TraceSummary) -> ProfileTable:
-    table = ProfileTable("copies-by-process", "Copies and kernels of each process that used CUDA")
+    table = ProfileTable("copies-by-process", "Copies and kernels of each traced process")
     table.heads = ["pid", "direction", "copies", "bytes", "kernels", "allocations"]
     for row in trace.by_process if len(trace.by_process) > 1 else ():
         for copies in row.copies or [CopyTotals("")]:
