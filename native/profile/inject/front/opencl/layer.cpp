@@ -459,7 +459,7 @@ void mapped(Recorder& recorder, const RecordedCall& of, Object queue, const void
         recorder.after_copies({.transfer = transfer_of(mapping, at, true, blocking), .stream = address_of(queue)}, of);
     else if (blocking)
         recorder.waited(WaitFor::stream, of);
-    recorder.viewed(mapping.device, mapping.bytes, use_of(mapping.flags), true, blocking);
+    recorder.viewed(mapping.device, address_of(at), mapping.bytes, use_of(mapping.flags), true, blocking);
 }
 
 Object map_buffer(Object queue, Object memory, UInt blocking, Flags flags, Size offset, Size bytes, UInt waits,
@@ -501,7 +501,7 @@ Int unmap(Object queue, Object memory, void* at, UInt waits, const Object* list,
             recorder.before_copies(copy, of);
             recorder.after_copies(copy, of);
         }
-        recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
+        recorder.viewed(ended.device, address_of(at), ended.bytes, use_of(ended.flags), false, false);
     };
     return recorded(
         end, [&] { return call<clEnqueueUnmapMemObject>(queue, memory, at, waits, list, event); }, nothing);
@@ -558,14 +558,15 @@ Int svm_map(Object queue, UInt blocking, Flags flags, void* at, Size bytes, UInt
     return recorded(nothing, real, [&](Recorder& recorder, const RecordedCall& of) {
         if (blocking != 0) recorder.waited(WaitFor::stream, of);
         objects().add_mapping(at, {address_of(at), bytes, flags, true});
-        recorder.viewed(address_of(at), bytes, use_of(flags), true, blocking != 0);
+        recorder.viewed(address_of(at), address_of(at), bytes, use_of(flags), true, blocking != 0);
     });
 }
 Int svm_unmap(Object queue, void* at, UInt waits, const Object* list, Object* event) {
     return recorded(
         [&](Recorder& recorder, const RecordedCall&) {
             const Mapping ended = objects().end_mapping(at);
-            if (ended.bytes > 0) recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
+            if (ended.bytes > 0)
+                recorder.viewed(ended.device, address_of(at), ended.bytes, use_of(ended.flags), false, false);
         },
         [&] { return call<clEnqueueSVMUnmap>(queue, at, waits, list, event); }, nothing);
 }
