@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "profile/inject/core/front.hpp"
 #include "profile/inject/front/opencl/objects.hpp"
@@ -41,17 +42,21 @@ Result call(Arguments... arguments) {
 
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
+constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
+template <class Step>
+constexpr bool is_nothing = std::is_same_v<std::remove_cvref_t<Step>, std::remove_cvref_t<decltype(nothing)>>;
+
 // Makes a call that returns a status, and tells of it if it succeeded. before, after: steps with the recorder and the
 // call.
 template <class Before, class Real, class After>
 Int recorded(Before&& before, Real&& real, After&& after) {
     const FrontCall front;
-    front.tell(before);
+    if constexpr (!is_nothing<Before>) front.tell(before);
     const Int status = real();
-    if (status == 0) front.tell(after);
+    if constexpr (!is_nothing<After>)
+        if (status == 0) front.tell(after);
     return status;
 }
-constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
 
 // Makes a call that returns an object and writes a status.
 template <class Real, class After>
