@@ -315,6 +315,12 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         ("", "", "/usr/lib/libcuda.so.1", None),
         ("", "", "/usr/lib/libcudart.so.13.0.1", None),
         ("", "", "/site/firsttouch/libfirsttouch_inject.so", None),
+        ("", "", "/usr/lib/pocl/libpocl-devices-pthread.so", None),
+        ("", "", "/usr/lib/libclang-cpp.so.15", None),
+        ("", "", "/usr/lib/libLLVM-15.so.1", None),
+        ("", "", "/usr/lib/libLLVM.so.19.1", None),
+        ("", "", "/usr/lib/libpocl_images.so.1", "library"),
+        ("", "", "/usr/lib/libclang-data.so.1", "library"),
         ("", "", "anonymous executable memory", None),
     ],
 )

@@ -453,9 +453,12 @@ def is_of_the_runtime(function: str) -> bool:
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
-    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject)\.so"
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|OpenCL|pocl(?:-devices-[\w-]+)?"
+    r"|amdocl64|amd_comgr|igdrcl|igdfcl|igc|intelocl|clang-cpp|LLVM(?:-[\w.]+)?)\.so"
 )
-"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel."""
+"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, and of the
+compilers that these run within the program.
+"""
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:

@@ -39,6 +39,7 @@ from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.living import Living
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
+from firsttouch.program.page_locked import with_page_locked
 from firsttouch.program.temporaries import library_temporaries
 
 if TYPE_CHECKING:
@@ -301,6 +302,7 @@ def trace(
     """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated.
     names: of the places of calls.
     """
+    calls = msgspec.structs.replace(calls, calls=with_page_locked(calls.calls))
     return _Tracer(calls, call_of, names).run()
 
 
