@@ -59,8 +59,10 @@ FRONTS = (
     ),
     Front("HIP", ["libamdhip64"], sections=[".hip_fatbin"], drivers=["hip"]),
     Front(
-        "OpenMP offload",
+        "OpenMP",
         ["libomptarget"],
+        traced="target constructs of OpenMP (LLVM)",
+        door="OMP_TOOL_LIBRARIES",
         sections=["omp_offloading_entries", "llvm_offload_entries", ".omp_offloading.entries"],
         beneath=True,
     ),

@@ -13,7 +13,7 @@ from firsttouch.profile.schema import LayerState
 
 LIBRARY = "libfirsttouch_inject.so"
 NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
-OPENCL_VARIABLE = "OPENCL_LAYERS"
+OPENCL_VARIABLE, OPENMP_VARIABLE = "OPENCL_LAYERS", "OMP_TOOL_LIBRARIES"
 FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
 CHECK_VARIABLE = "FIRSTTOUCH_CHECK_COPIES"
 HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
@@ -60,7 +60,10 @@ def inject_environment(
                 CUDA_VARIABLE: str(library),
                 TRACE_VARIABLE: "1",
                 CUPTI_VARIABLE: ":".join(candidates("cupti")),
-                OPENCL_VARIABLE: ":".join(filter(None, (current.get(OPENCL_VARIABLE, ""), str(library)))),
+                **{
+                    variable: ":".join(filter(None, (current.get(variable, ""), str(library))))
+                    for variable in (OPENCL_VARIABLE, OPENMP_VARIABLE)
+                },
             }
             if check_copies:
                 added[CHECK_VARIABLE] = "1"

@@ -454,16 +454,17 @@ PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
     r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|OpenCL|pocl(?:-devices-[\w-]+)?"
-    r"|amdocl64|amd_comgr|igdrcl|igdfcl|igc|intelocl|clang-cpp|LLVM(?:-[\w.]+)?)\.so"
+    r"|amdocl64|amd_comgr|igdrcl|igdfcl|igc|intelocl|clang-cpp|LLVM(?:-[\w.]+)?|omp|iomp5|omptarget"
+    r"|omptarget\.rtl\.\w+)\.so"
 )
 """Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, and of the
-compilers that these run within the program.
+compilers that these run within the program, and OpenMP's runtimes of LLVM.
 """
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:
-    """Whether code is of CUDA or OpenCL, or of the library that is loaded to trace them. What it touches first is the
-    target of a copy.
+    """Whether code is of CUDA, OpenCL or OpenMP, or of the library that is loaded to trace them. What it touches first
+    is the target of a copy.
     """
     return _RUNTIMES.search(file) is not None or is_of_the_runtime(function)
 

@@ -282,6 +282,11 @@ class TracedRun(msgspec.Struct, dict=True):
         """Those by which the program asked for memory of a device."""
         return (*dict.fromkeys(runtime.api for runtime in self.runtimes),) or ("CUDA",)
 
+    @property
+    def guesses_arguments(self) -> bool:
+        """Whether launches name all that is mapped to a device: OpenMP does not tell what a target region uses."""
+        return "OpenMP" in self.apis
+
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""
         made = self.__dict__.setdefault("made", {})
