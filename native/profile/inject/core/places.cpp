@@ -21,9 +21,10 @@ constexpr bool is_return_on_stack = true;  // right below the stack pointer that
 constexpr bool is_return_on_stack = false;
 #endif
 
-constexpr std::string_view skipped_files[] = {"libcuda.so", "libcupti.so",        "libcudart.so",
-                                              "libnvidia-", "libcudadebugger.so", "libfirsttouch_inject.so",
-                                              "libcupti-",  "libOpenCL.so"};
+constexpr std::string_view skipped_files[] = {"libcuda.so",           "libcupti.so",        "libcudart.so",
+                                              "libnvidia-",           "libcudadebugger.so", "libfirsttouch_inject.so",
+                                              "libfirsttouch_hip.so", "libcupti-",          "libOpenCL.so",
+                                              "libamdhip64.so",       "librocprofiler-"};
 
 bool is_skipped(std::string_view file) {
     file.remove_prefix(file.rfind('/') + 1);

@@ -154,7 +154,7 @@ def _untraced_error(profile: Profile) -> UsageError:
         if problems := [*([room] if left_out else []), *notices]:
             return UsageError(f"{profile.directory} has no trace: {problems[0]}")
         failed = _failed(profile)
-        reason = f"nothing in it used CUDA or OpenCL{failed}; programs that use HIP, SYCL or OpenMP are not traced"
+        reason = f"nothing in it used CUDA, HIP or OpenCL{failed}; programs that use SYCL or OpenMP are not traced"
         gpus = [state.why for state in profile.header.layers if state.layer == "gpus" and not state.active]
         reason += "".join(f" ({why})" for why in gpus)
     return UsageError(f"{profile.directory} has no trace: {reason}")
@@ -170,7 +170,9 @@ def _no_process_error(profile: Profile, processes: Sequence[TracedCalls], proces
     directory = profile.directory
     if process is None:
         failed = _failed(profile)
-        return UsageError(f"the program of {directory} copied nothing by CUDA or OpenCL and launched nothing{failed}")
+        return UsageError(
+            f"the program of {directory} copied nothing by CUDA, HIP or OpenCL and launched nothing{failed}"
+        )
     known_pids = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known_pids}")
 
