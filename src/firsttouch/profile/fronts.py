@@ -57,7 +57,14 @@ FRONTS = (
         door="OPENCL_LAYERS",
         around=["libpocl", "libnvidia-opencl", "libamdocl64", "libigdrcl", "libintelocl", "libmali"],
     ),
-    Front("HIP", ["libamdhip64"], sections=[".hip_fatbin"], drivers=["hip"]),
+    Front(
+        "HIP",
+        ["libamdhip64"],
+        sections=[".hip_fatbin"],
+        drivers=["hip"],
+        traced="allocations, copies, kernels and waits of HIP",
+        door="LD_PRELOAD",
+    ),
     Front(
         "OpenMP",
         ["libomptarget"],
