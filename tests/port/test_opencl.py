@@ -66,6 +66,7 @@ def kinds(run: TracedRun) -> list[str]:
         ("misaligned", {}, ["misaligned"]),
         ("made", {}, []),
         ("made-copied", {"h2d": STEPS * BYTES, "d2h": STEPS * BYTES}, ["shared-copy"]),
+        ("staged", {"h2d": STEPS * BYTES, "d2h": STEPS * BYTES}, []),
         ("halves", {"h2d": BYTES, "d2h": BYTES}, []),
         ("parts", {"h2d": BYTES, "d2h": BYTES}, []),
         ("svm", {}, []),
@@ -91,6 +92,13 @@ def test_a_buffer_that_is_made_and_filled_with_the_same_bytes_again_is_found(
 
 def test_a_launch_while_a_mapping_lasts_is_found(program: Path, tmp_path: Path):
     assert "mapped" in kinds(traced(program, tmp_path, "still-mapped", prints=""))
+
+
+def test_a_buffer_that_is_mapped_to_be_copied_is_page_locked_memory(program: Path, tmp_path: Path):
+    run = traced(program, tmp_path, "staged")
+    assert [block.kind for block in run.blocks] == ["pinned", "device"]
+    assert {step.call.host for step in run.steps if isinstance(step, TracedCopy)} == {"pinned"}
+    assert found(run, {}).saved.bytes == BYTES
 
 
 def test_a_kernel_writes_only_what_its_arguments_let_it(program: Path, tmp_path: Path):

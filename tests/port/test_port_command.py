@@ -275,7 +275,11 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
     result = call("port", "--out", tmp_path / "p", "--", "sh", "-c", "exit 3")
     assert result.returncode == 3
     assert_states(
-        result.stderr, f"{tmp_path / 'p'} has no trace", "CUDA", "exit status 3", "HIP or SYCL are not traced"
+        result.stderr,
+        f"{tmp_path / 'p'} has no trace",
+        "CUDA",
+        "exit status 3",
+        "programs that use SYCL ... are not traced",
     )
 
 
@@ -311,6 +315,12 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         ("", "", "/usr/lib/libcuda.so.1", None),
         ("", "", "/usr/lib/libcudart.so.13.0.1", None),
         ("", "", "/site/firsttouch/libfirsttouch_inject.so", None),
+        ("", "", "/usr/lib/pocl/libpocl-devices-pthread.so", None),
+        ("", "", "/usr/lib/libclang-cpp.so.15", None),
+        ("", "", "/usr/lib/libLLVM-15.so.1", None),
+        ("", "", "/usr/lib/libLLVM.so.19.1", None),
+        ("", "", "/usr/lib/libpocl_images.so.1", "library"),
+        ("", "", "/usr/lib/libclang-data.so.1", "library"),
         ("", "", "anonymous executable memory", None),
     ],
 )

@@ -88,7 +88,7 @@ def short_end(text: str) -> str:
 
 
 def _process_lines(port: PortFindings) -> Iterator[str]:
-    """The processes that used CUDA, if there are several. What follows is of one of them."""
+    """The traced processes, if there are several. What follows is of one of them."""
     for number, row in enumerate(port.processes[:_MOST_PROCESSES]):
         parts = [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.copied, 3)})"]
         if row.saved is not None and row.hazards is not None:

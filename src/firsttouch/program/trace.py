@@ -39,6 +39,7 @@ from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.living import Living
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
+from firsttouch.program.page_locked import with_page_locked
 from firsttouch.program.temporaries import library_temporaries
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class TracedRun(msgspec.Struct, dict=True):
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
     is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
-    others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
+    others: processes of the same profile that were traced too; this one's number if it ran several programs (exec).
     runtimes: that it used, but for CUDA.
     """
 
@@ -306,6 +307,7 @@ def trace(
     """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated.
     names: of the places of calls.
     """
+    calls = msgspec.structs.replace(calls, calls=with_page_locked(calls.calls))
     return _Tracer(calls, call_of, names).run()
 
 

@@ -70,7 +70,7 @@ _ALLOCATORS = {
 
 _NOT_COMPARED: Mapping[WhyNotCompared, str] = {
     "part": "use --check-copies",
-    "no sample": "copies in graphs, and back to the host without blocking, are not compared",
+    "no sample": "in a graph, or back without blocking, they are not compared",
     "launch": "a kernel ran in between of which it is not known what it accesses",
 }
 
