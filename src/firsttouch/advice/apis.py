@@ -12,9 +12,9 @@ from firsttouch.records.schema import DeviceInfo
 @dataclass(frozen=True)
 class ApiMemory:
     """How a program of an API makes buffers of both sides. make: with {buffers}, and {arrays} of the host that they
-    replace. short: what they are; needs: of the device and of the API. mapped: whether the CPU uses them between map
-    and unmap. sets: the call that passes them to kernels, if it is another than before. ends: how they are
-    given back; '' if there is nothing that was not given back before.
+    replace. drops: what becomes of the copies in its braces. short: what they are; needs: of the device and of the API.
+    mapped: whether the CPU uses them between map and unmap. sets: the call that passes them to kernels, if it is
+    another than before. ends: how they are given back; '' if there is nothing that was not given back before.
     """
 
     make: str
@@ -23,16 +23,19 @@ class ApiMemory:
     mapped: bool = False
     sets: str = ""
     ends: str = "free {}"
+    drops: str = "drop {}"
 
 
 @dataclass(frozen=True)
 class ApiWords:
-    """wait: for the device. shared: by the names of strategies that have one buffer for both sides. lock: how host
+    """wait: for the device. again: what to do about buffers that are freed and given the same bytes again, with these
+    copies in its braces. shared: by the names of strategies that have one buffer for both sides. lock: how host
     arrays become page-locked. first: the strategy of which pages list the changes if no device is named. lacks: why the
     API has no other strategies; '' if it has those of any device. same: strategies that are others in this API.
     """
 
     wait: str = "wait for the device"
+    again: str = "allocate these buffers once, and drop {} of bytes that they had"
     shared: Mapping[str, ApiMemory] = field(default_factory=dict)
     lock: str = "allocate {arrays} as {allocator} memory"
     first: str = "managed"
@@ -103,6 +106,12 @@ _SYSTEM = ApiMemory(
     sets="clSetKernelArgSVMPointer",
     ends="",
 )
+_REQUIRED = ApiMemory(
+    "add `#pragma omp requires unified_shared_memory` to each file, which replaces {buffers} by {arrays}",
+    "unified_shared_memory",
+    drops="the maps may stay, and no longer make {}",
+    ends="",
+)
 WORDS: Mapping[str, ApiWords] = {
     "CUDA": ApiWords(shared=dict.fromkeys(_MANAGED, _by("cudaMallocManaged"))),
     "OpenCL": ApiWords(
@@ -124,5 +133,10 @@ WORDS: Mapping[str, ApiWords] = {
             "system": _SYSTEM,
             "system+prefault": _SYSTEM,
         },
+    ),
+    "OpenMP": ApiWords(
+        wait="wait for the device (taskwait)",
+        again="put the constructs there into one `target data` region, so that {} of bytes that were mapped before go",
+        shared={name: _REQUIRED for name, strategy in STRATEGIES.items() if not strategy.duplicated},
     ),
 }
