@@ -453,9 +453,12 @@ def is_of_the_runtime(function: str) -> bool:
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
-    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject)\.so"
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject"
+    r"|LLVM(?:-[\d.]+)?|clang-cpp|LLVMSPIRVLib|amd_comgr|igc)\.so|/pocl/kcache/"
 )
-"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel."""
+"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, the compilers
+that they load, and kernels that PoCL compiled.
+"""
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:
