@@ -304,6 +304,21 @@ def test_a_page_that_holds_other_data_too_tells_nothing_of_a_small_array() -> No
     assert fates(calls) == [(COPY_IN, "dropped", "unseen", True)]
 
 
+@pytest.mark.parametrize(("read", "fate_of_small"), [(MIB, "dropped"), (MIB + 4 * PAGE, "kept")])
+def test_what_the_cpu_reads_of_an_array_is_not_taken_for_reads_of_its_neighbours(read: int, fate_of_small: str) -> None:
+    """As in srad, small arrays beside a large one are looked at with it. If all of both was read, they were too."""
+    calls, size = Calls(), 4 * PAGE
+    large, small = calls.block(MIB), calls.block(size)
+    host = calls.host(MIB + size)
+    calls.copy(large, host, MIB, line=COPY_IN)
+    calls.copy(small, host + MIB, size, line=OTHER)
+    calls.launch(large, small, line=LAUNCH)
+    calls.wait()
+    calls.host_use(host, MIB + size, [], read)
+    rows = {line: fate for line, fate, _, _ in fates(calls)}
+    assert rows == {COPY_IN: "kept", OTHER: fate_of_small}
+
+
 def test_when_the_cpu_writes_an_input_that_kernels_only_read_is_not_seen() -> None:
     program = Program()
     program.copy_in()

@@ -319,6 +319,12 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         ("", "", "/root/.cache/pocl/kcache/AB/add.so", None),
         ("make", "", "/usr/lib/libclang-cppx.so.15", "library"),
         ("", "", "/site/firsttouch/libfirsttouch_inject.so", None),
+        ("", "", "/usr/lib/pocl/libpocl-devices-pthread.so", None),
+        ("", "", "/usr/lib/libclang-cpp.so.15", None),
+        ("", "", "/usr/lib/libLLVM-15.so.1", None),
+        ("", "", "/usr/lib/libLLVM.so.19.1", None),
+        ("", "", "/usr/lib/libpocl_images.so.1", "library"),
+        ("", "", "/usr/lib/libclang-data.so.1", "library"),
         ("", "", "anonymous executable memory", None),
     ],
 )

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow, Turn
+from firsttouch.advice.apis import ApiWords
 from firsttouch.advice.least import OnlyLeast
 from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.verdict import FIRST_TOUCH, SIMILAR, fastest_of, often_of, turns_of, verdict_of, with_same
@@ -285,13 +286,16 @@ def _other_rounds(app: type[App], workload: Program) -> list[int]:
 
 
 def estimates(
-    workload: Program, prices: Prices, app: type[App] | None = None, measure: str = ""
+    workload: Program, prices: Prices, app: type[App] | None = None, measure: str = "", api: ApiWords | None = None
 ) -> tuple[dict[str, list[Term]], list[Absent]]:
-    """The terms of each strategy of the device, and the strategies that have none."""
+    """The terms of each strategy of the device, and the strategies that have none. api: of the program, if it has one
+    already.
+    """
     device, terms, absent = prices.device, dict[str, list[Term]](), list[Absent]()
     for name in strategies_of(device):
         strategy = STRATEGIES[name]
         reason = unavailable(strategy, device) or _why_refused(app, strategy, device)
+        reason = reason or (api.why_not(strategy, device) if api else "")
         if reason:
             absent.append(Absent(name, reason))
             continue
@@ -328,17 +332,19 @@ def ranked(
     others: Sequence[Program] = (),
     iterations: int | None = None,
     withheld: Callable[[str, Sequence[Term]], OnlyLeast | None] = lambda strategy, terms: None,
+    api: ApiWords | None = None,
 ) -> Advice:
     """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy. others:
     the same program with other numbers of rounds of loops that data end. iterations: how often the program does its
-    work; measured runs are of one time. withheld: why the estimate of a strategy is only its least time.
+    work; measured runs are of one time. withheld: why the estimate of a strategy is only its least time. api: that
+    the program uses already, if it uses any.
     """
     device = prices.device
     if iterations is not None:
         workload = msgspec.structs.replace(workload, iterations=iterations)
         others = [msgspec.structs.replace(other, iterations=iterations) for other in others]
         runs = runs if iterations == 1 else None
-    terms, absent = estimates(workload, prices, app, measure)
+    terms, absent = estimates(workload, prices, app, measure, api)
     terms, absent = _split_withheld(terms, absent, withheld)
     runs = runs or {}
     if not terms and not runs:

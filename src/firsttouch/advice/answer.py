@@ -172,7 +172,8 @@ class KernelEstimate:
 class TracedAdvice:
     """profile: its directory. process: the number of the process in it. as_it_is: what memory adds to the program as it
     is; None if that is not priced. saved_bytes: of memory at the peak, at most, in a unified version; None if no
-    block has a partner. bounds: by strategy. title: of the GPU on which it was traced. kernel_ms: of its kernels in the
+    block has a partner. bounds: by strategy. title: of the device on which it was traced. apis: those by
+    which it asked for memory. kernel_ms: of its kernels in the
     trace; kernels: on the machine of a platform, as the rates of both devices have it.
     """
 
@@ -180,6 +181,7 @@ class TracedAdvice:
     process: int
     command: str
     title: str
+    apis: list[str]
     as_it_is: StrategyRow | None
     saved_bytes: int | None
     bounds: list[UsedBytes]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
+from firsttouch.advice.apis import ApiWords, SharedMemory, words_of
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.openmp_edits import MAPPED_ONCE, edits_sharing
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import (
     CopyCalls,
@@ -25,13 +27,7 @@ from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
 
-_IN_OPENCL = {
-    "pinned": "CL_MEM_ALLOC_HOST_PTR, mapped while the CPU uses it",
-    "device": "a buffer, mapped while the CPU uses it",
-    "svm-coarse": "clSVMAlloc, mapped while the CPU uses it",
-    "svm-fine": "clSVMAlloc with CL_MEM_SVM_FINE_GRAIN_BUFFER",
-}
-"""How a program in OpenCL asks for memory of an allocator."""
+_ALLOCATED_ONCE = "allocate these buffers once, and drop {} of bytes that they had"
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
@@ -67,19 +63,32 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     paired = [block for block in found.blocks if block.partners]
     if not paired:
         return []
-    copies = _copies(run, {block.number for block in paired}, places)
+    copies, api = _copies(run, {block.number for block in paired}, places), words_of(run.apis)
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
-            return _edits_of_needless_copies(found) or _edits_of_fewer_copies(copies)
-        return _edits_locking(paired, strategy.host_arrays, copies)
+            again = MAPPED_ONCE if run.guesses_arguments else _ALLOCATED_ONCE
+            return _edits_of_needless_copies(found, api.wait, again) or _edits_of_fewer_copies(copies)
+        return _edits_locking(paired, strategy.host_arrays, api.lock, copies)
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
+    numbers, memory = {block.number for block in paired}, api.memory(strategy)
+    if run.guesses_arguments:
+        sharing, freeing = [*edits_sharing(paired, found.copy_calls)], list[Edit]()
+    else:
+        sharing = [
+            *_edits_allocating(paired, memory),
+            *_edits_passing(run, numbers, memory, places),
+            *_edits_of_copies(
+                found.copy_calls, "map" if memory.mapped else "drop", "dropped",
+                "map and unmap the buffers in place of {}" if memory.mapped else "drop {}", "copy", "copies"
+            ),
+        ]  # fmt: skip
+        freeing = [*_edits_freeing(run, numbers, memory, places)]
     changes = [
-        *_edits_allocating(paired, _memory(strategy.allocator, run.apis), found.copy_calls),
-        *_edits_of_copies(found.copy_calls, "drop", "dropped", "drop {}", "copy", "copies"),
+        *sharing,
         *_edits_of_fills(found.fills),
-        *_edits_waiting(found.waits),
-        *_edits_freeing(run, {block.number for block in paired}, places),
+        *_edits_waiting(found.waits, api, memory),
+        *freeing,
         *_edits_of_copies(
             found.copy_calls, "keep", "restoring", "keep {}, from a separate buffer", "restoring copy",
             "restoring copies"
@@ -105,17 +114,23 @@ def _edits_of_fewer_copies(copies: Sequence[tuple[TracedCopy, CallLocation]]) ->
     return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
-def _edits_of_needless_copies(found: PortFindings) -> list[Edit]:
-    """Copies that are left out where host arrays and device arrays remain."""
+def _edits_of_needless_copies(found: PortFindings, wait: str, again: str) -> list[Edit]:
+    """Copies that are left out where host arrays and device arrays remain. wait: for the device, in words; again: of
+    buffers that are freed in between, with the copies in its braces.
+    """
     rows = [row for row in found.needless if row.certainty != "possible"]
-    if not rows:
-        return []
-    number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
-    text = f"drop {count(number, 'copy', 'copies')} whose bytes the other side already has"
-    changes = [Edit("omit", text, _lines(row.place for row in rows), number, size)]
+    changes = []
+    for text, alike in (
+        ("drop {} whose bytes the other side already has", [row for row in rows if not row.renewed]),
+        (again, [row for row in rows if row.renewed]),
+    ):
+        if alike:
+            number = sum(row.copies for row in alike)
+            lines, size = _lines(row.place for row in alike), sum(row.bytes for row in alike)
+            changes.append(Edit("omit", text.format(count(number, "copy", "copies")), lines, number, size))
     if waiting := [row for row in rows if row.only_wait]:
         lines, copies = _lines(row.place for row in waiting), sum(row.copies for row in waiting)
-        changes.append(Edit("wait", "wait for the device there, as these copies did", lines, copies, 0))
+        changes.append(Edit("wait", f"{wait} there, as these copies did", lines, copies, 0))
     return changes
 
 
@@ -123,20 +138,23 @@ def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
 
-def _memory(allocator: str, apis: Collection[str]) -> str:
-    """What memory of an allocator is called, with how the program's interface names it."""
-    how = _IN_OPENCL.get(allocator, "") if "OpenCL" in apis else ""
-    return f"{allocator} memory{f' ({how})' if how else ''}"
-
-
-def _edits_allocating(blocks: Sequence[PortBlock], memory: str, calls: Sequence[CopyCalls]) -> Iterator[Edit]:
+def _edits_allocating(blocks: Sequence[PortBlock], memory: SharedMemory) -> Iterator[Edit]:
     """The blocks are allocated as memory of both sides."""
     if not blocks:
         return
     size = sum(block.bytes for block in blocks)
     replaced = sum(not (partner.window or partner.kept) for block in blocks for partner in block.partners)
-    text = f"allocate {count(len(blocks), 'buffer')} as {memory}, which replaces {count(replaced, 'host array')}"
+    text = memory.make.format(buffers=count(len(blocks), "buffer"), arrays=count(replaced, "host array"))
+    text += f" (needs {memory.needs})" if memory.needs else ""
     yield Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
+
+
+def _edits_passing(run: TracedRun, blocks: Container[int], memory: SharedMemory, places: Places) -> Iterator[Edit]:
+    """Kernels get the blocks by another call."""
+    launches = [s for s in run.steps if isinstance(s, TracedLaunch) and any(use.block in blocks for use in s.uses)]
+    if memory.sets and launches:
+        lines = _lines(places.in_program(launch.call.site) for launch in launches)
+        yield Edit("pass", f"pass them by {memory.sets} to the kernels that use them", lines, len(launches), 0)
 
 
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
@@ -163,22 +181,23 @@ def _edits_of_copies(
         yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
 
 
-def _edits_waiting(waits: Sequence[NeededWait]) -> Iterator[Edit]:
-    """The calls by which the program then waits for the device."""
+def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: SharedMemory) -> Iterator[Edit]:
+    """The calls by which the program then waits for the device, as a mapping does if it blocks."""
     alike: dict[tuple[TooEarly, WaitCertainty, bool], list[NeededWait]] = {}
     for wait in waits:
         alike.setdefault((wait.before, wait.certainty, wait.stays), []).append(wait)
     for (before, certainty, stays), rows in alike.items():
         copies, _ = joined_lines(_lines(wait.copy for wait in rows))
+        to_wait = "map by a call that blocks" if memory.mapped and not stays else api.wait
         if before == "reads":
             places = [wait.copy for wait in rows]
-            text = "wait for the device in place of these copies, before the CPU reads"
+            text = f"{to_wait} in place of these copies, before the CPU reads"
             if stays:
-                text = "wait for the device after these copies, which stay, before the CPU uses the data"
+                text = f"{to_wait} after these copies, which stay, before the CPU uses the data"
             unless = ", unless it reads only after the program's next wait"
         else:
             places = [wait.work for wait in rows]
-            text = f"wait for the device after these kernels, before the CPU writes what was copied at {copies}"
+            text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}"
             unless = ", unless it wrote that before"
         text += unless if certainty == "possible" else ""
         yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
@@ -197,27 +216,28 @@ def _edits_of_fills(fills: Sequence[FilledFirst]) -> Iterator[Edit]:
             yield Edit("omit", text, _lines(row.place for row in rows), number, sum(row.bytes for row in rows))
 
 
-def _edits_freeing(run: TracedRun, blocks: Container[int], places: Places) -> Iterator[Edit]:
+def _edits_freeing(run: TracedRun, blocks: Container[int], memory: SharedMemory, places: Places) -> Iterator[Edit]:
     """The buffers live as long as the host arrays that they replace."""
     ends = [s for s in run.steps if isinstance(s, TracedAllocation) and not s.begins and s.block in blocks]
     lines = _lines(places.in_program(end.call.site) for end in ends if end.call.site)
-    if lines:
-        text = f"free {count(len({end.block for end in ends}), 'buffer')} only after the CPU's last use"
+    if lines and memory.ends:
+        buffers = count(len({end.block for end in ends}), "buffer")
+        text = f"{memory.ends.format(buffers)} only after the CPU's last use"
         yield Edit("free", text, lines, len(ends), 0)
 
 
 def _edits_locking(
-    blocks: Sequence[PortBlock], allocator: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
+    blocks: Sequence[PortBlock], allocator: str, lock: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
 ) -> list[Edit]:
     """The host arrays become page-locked. Their lines are known if page faults were sampled; else those of copies are
-    named.
+    named. lock: what to do with them, in words.
     """
     plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
     touched = [partner for partner in plain if partner.touched is not None]
     if not plain:
         return []
     size = sum(partner.bytes for partner in plain)
-    text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
+    text = lock.format(arrays=count(len(plain), "host array"), allocator=allocator)
     if len(touched) == len(plain):
         sampled = ", as far as was sampled" if any(partner.may_miss_touches for partner in touched) else ""
         lines = _lines(partner.touched for partner in touched if partner.touched)

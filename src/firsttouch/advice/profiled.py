@@ -52,9 +52,11 @@ def traced_program(directory: Path, process: int | None = None) -> TracedProgram
 
 
 def gpu_of(run: TracedRun, header: schema.Header) -> str:
-    """The model of the device that has most of a program's blocks; '' if the profile does not say."""
-    if run.runtimes:
-        return run.runtimes[0].device
+    """The model of the device that has most of a program's blocks, or that its runtime names; '' if the profile does
+    not say.
+    """
+    if named := [runtime.device for runtime in run.runtimes if runtime.device]:
+        return named[0]
     numbers = Counter[int]()
     for block in run.blocks:
         if not block.on_host:

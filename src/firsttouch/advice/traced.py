@@ -10,6 +10,7 @@ from functools import partial
 
 from firsttouch.advice.advisor import ranked
 from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, StrategyRow, TracedAdvice
+from firsttouch.advice.apis import words_of
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
@@ -40,7 +41,7 @@ _WAYS: tuple[tuple[Direction, str], ...] = (("h2d", "in"), ("d2h", "back"))
 
 @dataclass(frozen=True)
 class TracedProgram:
-    """A process of a profile. title: of the GPU that it used, '' if unknown."""
+    """A process of a profile. title: of the device that it used, '' if unknown."""
 
     run: TracedRun
     program: Program
@@ -58,7 +59,8 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
             f"{name} copies nothing between host and device, so there are no copies that a strategy could save"
         )
     withheld = partial(why_only_least, program, traced.title, prices)
-    advice = ranked(program, name, program.nbytes, prices, iterations=1, withheld=withheld)
+    words = words_of(run.apis)
+    advice = ranked(program, name, program.nbytes, prices, iterations=1, withheld=withheld, api=words)
     own_terms, why_not_priced = _as_it_is(run, program, prices)
     times = ByUse(
         program, prices, {r.strategy: r.terms for r in advice.strategies} | ({NAME: own_terms} if own_terms else {})
@@ -79,6 +81,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         process=found.pid,
         command=name,
         title=traced.title,
+        apis=[*run.apis],
         as_it_is=mine,
         saved_bytes=found.saved.bytes or None,
         bounds=bounds,

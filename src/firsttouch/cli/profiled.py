@@ -13,7 +13,7 @@ from typing import TypeAlias
 from firsttouch.advice.port.places import failed_words, unfinished_words, untimed_words, where
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
-from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
+from firsttouch.profile.headline import gpu_peak, headline, host_peak, how_ended, short, went_on
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.summary import BriefRow, GpuRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
@@ -162,11 +162,11 @@ def _of_gpu(gpu: GpuRow) -> Iterator[str]:
     """The memory of the target on a GPU, as far as it is known, and that of all programs."""
     whose = {
         "processes": "of the target's processes",
-        "allocations": "allocated, without managed memory,",
+        "allocations": "(without managed memory)",
     }
     if gpu.told is not None and gpu.peak_of in whose:
         at = f"{format_seconds(gpu.told.t)}{_within(gpu.told.phase)}"
-        yield f"{format_size(gpu.told.bytes, 3)} {whose[gpu.peak_of]} at {at}"
+        yield f"{gpu_peak(gpu)} {whose[gpu.peak_of]} at {at}"
     if gpu.rise is None or gpu.only_own:
         return
     if not gpu.rise.bytes:

@@ -534,7 +534,9 @@ class _CallReader(JournalReader):
             )
         ]
 
-    def _add_view(self, time: int, address: int, bytes: int, site: int, begins: int, use: int, waits: int) -> None:
+    def _add_view(
+        self, time: int, address: int, bytes: int, site: int, begins: int, use: int, waits: int, host: int = 0
+    ) -> None:
         self._add_other(
             MappedView(
                 t=time * 1e-9,
@@ -544,6 +546,7 @@ class _CallReader(JournalReader):
                 use=_ACCESS[use],
                 waits=bool(waits),
                 site=self._site_of(site),
+                host=host,
             )
         )
 

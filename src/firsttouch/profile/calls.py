@@ -198,8 +198,8 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A mapping of memory of the device, through which the CPU uses it, begins or ends. use: what the CPU may do with
-    it; waits: the call returned when it was mapped.
+    """A mapping of memory of the device, through which the CPU uses it, begins or ends. host: where the CPU finds it.
+    use: what the CPU may do with it; waits: the call returned when it was mapped.
     """
 
     t: float
@@ -209,6 +209,7 @@ class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     use: KernelAccess
     waits: bool = False
     site: CallSite = ()
+    host: int = 0
 
 
 CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse | MappedView

@@ -21,14 +21,17 @@ class ProgramKind:
     command: str = "firsttouch port -- ./app"
 
 
-_NEVER = "never tried"
+_NEVER, _TRIED = "never tried", "H200; not its build for ROCm"
+_BY_SCRIPT = "calls of CUDA or HIP, by line of the script"
+_USES = "which bytes kernels access (`--exact` records it with CUDA)"
+_POOLS = f"which part of a memory pool is whose, which is assumed; {_USES}"
 _SCRIPT = "firsttouch port -- python app.py"
 KINDS = (
     ProgramKind(
         "CUDA",
         ["CUDA"],
         "allocations, copies, kernels and waits, by line",
-        "which bytes kernels access (`--exact` records it)",
+        _USES,
         "H100, H200",
     ),
     ProgramKind(
@@ -41,52 +44,68 @@ KINDS = (
     ProgramKind(
         "HIP",
         ["HIP"],
-        "memory of the host and its first touches",
-        "allocations, copies and kernels",
-        "no AMD GPU",
-        "firsttouch profile --faults -- ./app",
+        "allocations, copies, kernels and waits, by line",
+        "times of copies and kernels; which bytes kernels access",
+        "a stand-in for the runtime; no AMD GPU",
     ),
     ProgramKind(
-        "OpenMP offload",
-        ["OpenMP offload", "CUDA"],
-        "what its runtime does by CUDA",
-        "target constructs; all of it on AMD GPUs",
-        _NEVER,
+        "OpenMP",
+        ["OpenMP", "CUDA"],
+        "target constructs: allocations, copies, regions and waits, by line",
+        "what a region uses of what is mapped; GCC's runtime; times of copies and regions",
+        "LLVM 19 with the processor as the device; no GPU",
     ),
     ProgramKind("OpenACC", ["CUDA"], "what its runtime does by CUDA", "its constructs; all of it on AMD GPUs", _NEVER),
     ProgramKind(
         "Fortran",
-        ["CUDA", "OpenCL"],
-        "calls of CUDA and OpenCL, by line",
-        "constructs of OpenMP and OpenACC",
+        ["CUDA", "OpenCL", "HIP", "OpenMP"],
+        "calls of CUDA, HIP and OpenCL and constructs of OpenMP (LLVM), by line",
+        "constructs of OpenACC",
         _NEVER,
     ),
     ProgramKind(
-        "Kokkos", ["CUDA", "HIP"], "what its CUDA backend does", "names of views; its HIP and SYCL backends", _NEVER
+        "Kokkos", ["CUDA", "HIP"], "what its CUDA and HIP backends do", "names of views; its SYCL backend", _NEVER
     ),
-    ProgramKind("RAJA", ["CUDA", "HIP"], "what its CUDA backend does", "its HIP and SYCL backends", _NEVER),
+    ProgramKind("RAJA", ["CUDA", "HIP"], "what its CUDA and HIP backends do", "its SYCL backend", _NEVER),
     ProgramKind(
         "SYCL",
-        ["SYCL", "Level Zero", "CUDA", "OpenCL"],
-        "what its runtime does by CUDA or OpenCL",
-        "buffers and accessors; all of it by Level Zero or HIP",
+        ["SYCL", "Level Zero", "CUDA", "OpenCL", "HIP"],
+        "what its runtime does by CUDA, HIP or OpenCL",
+        "buffers and accessors; all of it by Level Zero",
         _NEVER,
     ),
     ProgramKind(
-        "PyTorch", ["CUDA", "HIP"], "calls of CUDA, by line of the script", "its build for ROCm", "H200", _SCRIPT
+        "PyTorch",
+        ["CUDA", "HIP"],
+        "calls of CUDA or HIP, by line of the script",
+        "",
+        _TRIED,
+        _SCRIPT,
     ),
-    ProgramKind("CuPy", ["CUDA", "HIP"], "calls of CUDA, by line of the script", "its build for ROCm", "H200", _SCRIPT),
+    ProgramKind(
+        "CuPy",
+        ["CUDA", "HIP"],
+        "calls of CUDA or HIP, by line of the script",
+        "",
+        _TRIED,
+        _SCRIPT,
+    ),
     ProgramKind(
         "JAX",
         ["CUDA", "HIP"],
-        "calls of CUDA; copies by the line that launched kernels",
-        "waits in its own threads; its build for ROCm",
-        "H200",
+        "calls of CUDA or HIP; copies by the line that launched kernels",
+        f"waits in its own threads; {_POOLS}",
+        _TRIED,
         _SCRIPT,
     ),
-    ProgramKind("numba", ["CUDA"], "calls of CUDA, by line of the script", "", _NEVER, _SCRIPT),
+    ProgramKind("numba", ["CUDA"], "calls of CUDA, by line of the script", _USES, _NEVER, _SCRIPT),
     ProgramKind(
-        "Triton", ["CUDA", "HIP"], "calls of CUDA, by line of the script", "its build for ROCm", "H200", _SCRIPT
+        "Triton",
+        ["CUDA", "HIP"],
+        "calls of CUDA or HIP, by line of the script",
+        "",
+        _TRIED,
+        _SCRIPT,
     ),
     ProgramKind(
         "MPI",
@@ -102,7 +121,7 @@ _HEADS = ("your program is", "what to type", "what is seen", "what is not", "it 
 
 def markdown() -> str:
     """The table of the pages."""
-    rows = [[kind.name, f"`{kind.command}`", kind.seen, kind.unseen or "nothing known", kind.ran] for kind in KINDS]
+    rows = [[kind.name, f"`{kind.command}`", kind.seen, kind.unseen, kind.ran] for kind in KINDS]
     return "\n".join(f"| {' | '.join(row)} |" for row in [[*_HEADS], ["---"] * len(_HEADS), *rows])
 
 

@@ -436,16 +436,17 @@ _WORDS = (
     "Init|Ipc|Kernel|Launch|Library|Logs|Malloc|Mem|Memcpy|Memset|Mipmapped|Occupancy|Peek|Pointer|Profiler|Runtime|Set|"
     "Signal|Stream|Surface|Texture|Thread|Unbind|User|VDPAU|Wait"
 )
-"""What the names of functions of the CUDA runtime begin with, after `cuda`; programs have others of their own."""
+"""What the names of functions of the runtimes begin with, after `cuda` or `hip`; programs have others of their own."""
+_NAME = rf"(?:cuda|hip)(?:{_WORDS})(?![a-z])"
 _RUNTIME = re.compile(
-    rf"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|__device_stub_\w*|cuda(?:{_WORDS})(?![a-z])\w*(?:<.*>)?)(?:\(.*\))?$"
-    rf"|_ZL?\d+(?:cuda(?:{_WORDS})(?![a-z])|__device_stub_)"
+    rf"(?:\w+ )?(?:libcudart_static_\w*|__(?:cuda|hip)\w*|__device_stub_\w*|{_NAME}\w*(?:<.*>)?)(?:\(.*\))?$"
+    rf"|_ZL?\d+(?:{_NAME}|__device_stub_)"
 )
 
 
 def is_of_the_runtime(function: str) -> bool:
-    """Whether a function, mangled or not, is of the CUDA runtime that was linked statically, of its headers, or what
-    its compiler puts around the launch of a kernel.
+    """Whether a function, mangled or not, is of the runtime of CUDA or HIP that was linked statically, of its headers,
+    or what its compiler puts around the launch of a kernel.
     """
     return _RUNTIME.match(function) is not None
 
@@ -453,16 +454,17 @@ def is_of_the_runtime(function: str) -> bool:
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
-    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|OpenCL|pocl|amdocl64|igdrcl|intelocl|firsttouch_inject"
-    r"|LLVM(?:-[\d.]+)?|clang-cpp|LLVMSPIRVLib|amd_comgr|igc)\.so|/pocl/kcache/"
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|firsttouch_hip|OpenCL"
+    r"|pocl(?:-devices-[\w-]+)?|amdocl64|amd_comgr|amdhip64|hsa-runtime64|rocprofiler-[\w-]+|igdrcl|igdfcl|igc|intelocl"
+    r"|clang-cpp|LLVM(?:-[\w.]+)?|LLVMSPIRVLib|omp|iomp5|omptarget|omptarget\.rtl\.\w+)\.so|/pocl/kcache/"
 )
-"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, the compilers
-that they load, and kernels that PoCL compiled.
+"""Libraries of CUDA and, by their names on Linux, those of HIP, of OpenCL: its loader, PoCL, AMD and Intel, with the
+compilers that these run within the program, and OpenMP's runtimes of LLVM.
 """
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:
-    """Whether code is of CUDA or OpenCL, or of the library that is loaded to trace them. What it touches first is the
+    """Whether code is of CUDA, HIP, OpenCL or OpenMP, or of what is loaded to trace them. What it touches first is the
     target of a copy.
     """
     return _RUNTIMES.search(file) is not None or is_of_the_runtime(function)

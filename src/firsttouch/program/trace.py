@@ -39,6 +39,7 @@ from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.living import Living
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
+from firsttouch.program.page_locked import with_page_locked
 from firsttouch.program.temporaries import library_temporaries
 
 if TYPE_CHECKING:
@@ -281,6 +282,11 @@ class TracedRun(msgspec.Struct, dict=True):
         """Those by which the program asked for memory of a device."""
         return (*dict.fromkeys(runtime.api for runtime in self.runtimes),) or ("CUDA",)
 
+    @property
+    def guesses_arguments(self) -> bool:
+        """Whether launches name all that is mapped to a device: OpenMP does not tell what a target region uses."""
+        return "OpenMP" in self.apis
+
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""
         made = self.__dict__.setdefault("made", {})
@@ -301,6 +307,7 @@ def trace(
     """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated.
     names: of the places of calls.
     """
+    calls = msgspec.structs.replace(calls, calls=with_page_locked(calls.calls))
     return _Tracer(calls, call_of, names).run()
 
 

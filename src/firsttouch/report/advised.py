@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
+from firsttouch.advice.apis import words_of
 from firsttouch.advice.profiled import advise_profile
 from firsttouch.advice.traced_wording import (
     check_text,
@@ -78,6 +79,7 @@ def render(advice: Advice, port: str = "") -> str:
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown device'}.",
         port=port,
+        first=words_of(traced.apis).first,
         headlines=list(map(str, sentences_of_traced(advice, traced))),
         figures=figures,
         tables=[table for table in every if table.rows or table.notes],

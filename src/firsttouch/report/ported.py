@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from firsttouch.advice.apis import words_of
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.edits import edits, joined_lines
 from firsttouch.advice.port.places import Places, named_places, where, where_allocated
@@ -23,12 +24,12 @@ from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.advice.port.wording import COPIES_OF, wait_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
-from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.profile.content import Profile
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines
-from firsttouch.program.strategies import STRATEGIES, Strategy
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.trace import TracedRun
 from firsttouch.records.text import count
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_panels import MOST_READINGS, Panel, Series, plain, thinned, when
@@ -36,9 +37,6 @@ from firsttouch.report.profile_tables import DASH, ProfileTable, size
 
 MOST_ROWS = 100
 _MOST_TIMES = 8
-_FIRST = next(s for s in STRATEGIES.values() if not s.duplicated and s.allocator == common_allocator("shared"))
-_IN_OPENCL = STRATEGIES["pinned"]
-"""The strategies of which the page lists the changes; others need the same, and a prefetch or advice more."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,8 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
     port = findings_of(profile, run)
     program = program_lines(program_of(profile, run))
     course = list(moments(run, run.once(partners)))
-    first = _IN_OPENCL if run.apis == ("OpenCL",) else _FIRST
     candidates = [
-        _edit_table(edits(run, port, Places(profile.callers), first), first, "" if is_advised else port.directory),
+        _edit_table(run, port, Places(profile.callers), "" if is_advised else port.directory),
         _process_table(port),
         _waits(port),
         _block_table(port),
@@ -109,16 +106,19 @@ def edit_rows(changes: Sequence[Edit]) -> list[list[str]]:
 EDIT_HEADS = ["change", "lines", "calls", "bytes"]
 
 
-def _edit_table(changes: Sequence[Edit], strategy: Strategy, directory: str) -> ProfileTable:
-    """directory: of the profile, for the command that gives advice; '' if that was given."""
+def _edit_table(run: TracedRun, port: PortFindings, places: Places, directory: str) -> ProfileTable:
+    """The changes of one strategy; others need much the same. directory: of the profile, for the command that gives
+    advice; '' if that was given.
+    """
+    first = words_of(run.apis).first
     note = "Lines, calls and bytes are exact."
     if directory:
         note += (
             " What each strategy would add, and what to change for the best one: firsttouch advise RUN --profile "
             f"{directory} --out {directory}"
         )
-    rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(changes)]
-    title = f"What to change for {strategy.name} memory"
+    rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(edits(run, port, places, STRATEGIES[first]))]
+    title = f"What to change for {first}"
     return ProfileTable("edits", title, EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
 
 
@@ -255,7 +255,10 @@ def _waits(port: PortFindings) -> ProfileTable:
 
 
 def _needless(port: PortFindings) -> ProfileTable:
-    heads = ["certainty", "direction", "where", "copies", "bytes", "same bytes as", "compared", "unless", "at"]
+    heads = [
+        *("certainty", "direction", "where", "copies", "bytes", "same bytes as", "freed in between", "compared"),
+        *("unless", "at"),
+    ]
     rows = [
         [
             row.certainty,
@@ -264,6 +267,7 @@ def _needless(port: PortFindings) -> ProfileTable:
             f"{row.copies:,}",
             size(row.bytes),
             plain(where(row.since, row.place), 120),
+            f"{row.renewed:,}x" if row.renewed else DASH,
             f"{size(row.compared)} of {size(row.each)}",
             row.reading or DASH,
             _times(row.records, row.copies),

@@ -111,10 +111,11 @@ def _of_gpu(gpu: GpuRow) -> Iterator[str]:
         yield f"The driver of {gpu.name} counts {size(gpu.rise.bytes)} for this program, {at}; {of_all}."
         return
     if gpu.told is not None and gpu.peak_of != "all programs":
-        did = "used" if gpu.peak_of == "processes" else "had allocated"
-        how = "as the driver tells it, read rarely" if gpu.peak_of == "processes" else "without managed memory"
+        did, how = "had allocated at most", "without managed memory"
+        if gpu.peak_of == "processes":
+            did, how = "used at least", "of what the driver tells now and then"
         at = f"at {when(gpu.told.t)}{_within(gpu.told.phase)}"
-        yield f"This program {did} at most {size(gpu.told.bytes)} on {gpu.name}, {at}, {how}."
+        yield f"This program {did} {size(gpu.told.bytes)} on {gpu.name}, {at}, {how}."
     if gpu.rise is not None and gpu.rise.bytes > 0:
         over = f"the {size(gpu.before)} that were used before" if gpu.before is not None else "the reading before"
         at = f"at {when(gpu.rise.t)}{_within(gpu.rise.phase)}"

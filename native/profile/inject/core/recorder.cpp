@@ -188,7 +188,8 @@ void Recorder::waited(WaitFor what, const RecordedCall& call) {
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }
 
-void Recorder::viewed(std::uint64_t address, std::uint64_t bytes, std::uint8_t use, bool begins, bool waits) {
+void Recorder::viewed(std::uint64_t address, std::uint64_t host, std::uint64_t bytes, std::uint8_t use, bool begins,
+                      bool waits) {
     const ViewRecord record{.time = monotonic_ns(),
                             .address = address,
                             .bytes = bytes,
@@ -196,7 +197,8 @@ void Recorder::viewed(std::uint64_t address, std::uint64_t bytes, std::uint8_t u
                             .begins = static_cast<std::uint8_t>(begins ? 1 : 0),
                             .use = use,
                             .waits = static_cast<std::uint8_t>(waits ? 1 : 0),
-                            .unused = {}};
+                            .unused = {},
+                            .host = host};
     journal_.append(Kind::view, {Journal::bytes_of(record)});
 }
 

@@ -115,8 +115,9 @@ class Recorder {
     };
     void launched_graph(const std::vector<GraphStep>* steps, std::uint64_t stream, const RecordedCall& call);
 
-    // A mapping of a device's memory begins or ends. use: 1 reads, 2 writes, 3 both.
-    void viewed(std::uint64_t address, std::uint64_t bytes, std::uint8_t use, bool begins, bool waits);
+    // A mapping of a device's memory begins or ends. host: where the CPU finds it. use: 1 reads, 2 writes, 3 both.
+    void viewed(std::uint64_t address, std::uint64_t host, std::uint64_t bytes, std::uint8_t use, bool begins,
+                bool waits);
 
     void waited(WaitFor what, const RecordedCall& call);
     bool has_work() const { return has_work_; }

@@ -10,7 +10,7 @@ that it wrote it may have read before. It is taken to read what was copied back 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, get_args
@@ -424,11 +424,15 @@ class _Look:
     # ------------------------------------------------------------------------------------------------ the CPU
 
     def _host_use(self, use: HostUse) -> None:
-        read = use.read or 0
-        for key, start, end, side in [*self._joined_with(use.address, use.address + use.bytes)]:
+        read, sides = use.read or 0, [*self._joined_with(use.address, use.address + use.bytes)]
+        sizes = Counter[Key]()
+        for key, start, end, _ in sides:
+            sizes[key] += end - start
+        for key, start, end, side in sides:
             pages, is_sure = _written_pages(use, start, end)
             if side.way == "h2d" and self._is_stale(key, side):
-                if read > 2 * PAGE_BYTES:  # the first page and the last one hold other data too
+                # It may be the bytes of others that were read, and the first page and the last one hold other data too.
+                if read > use.bytes - sizes[key] + 2 * PAGE_BYTES:
                     self._keep(side.call, "read")
                 elif pages and is_sure:
                     self._keep(side.call, "rewritten")

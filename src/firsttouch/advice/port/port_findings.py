@@ -156,7 +156,8 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     innocent reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known
     that they are those of the earlier one, since they were compared or the CPU did not write them, and how many it
     has. only_wait: some are also the only wait for an earlier copy that does not block, so that a wait has to be
-    there instead.
+    there instead. renewed: how often the buffers were freed and allocated again between a copy and the earlier one, so
+    that the other side would have the bytes only if they lived on; 0: they did.
     """
 
     certainty: FindingCertainty
@@ -171,6 +172,7 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     each: int
     records: Sequence[StepRecord]
     only_wait: bool = False
+    renewed: int = 0
 
 
 class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):

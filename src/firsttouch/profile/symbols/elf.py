@@ -117,12 +117,21 @@ class Functions:
 
     def at(self, address: int) -> str:
         """The name of the function that contains an address, '' if none does."""
+        place = self._find(address)
+        return "" if place is None else self._name(int(self._symbols["name"][place]))
+
+    def begin(self, address: int) -> int | None:
+        """Where the function begins that contains an address."""
+        place = self._find(address)
+        return None if place is None else int(self._values[place])
+
+    def _find(self, address: int) -> int | None:
         last = int(np.searchsorted(self._values, np.uint64(address), "right")) - 1
         for place in range(last, max(last - 8, -1), -1):  # a short function may lie within a longer one
             begin, size = int(self._values[place]), int(self._symbols["size"][place])
             if address < begin + size or (size == 0 and place == last):
-                return self._name(int(self._symbols["name"][place]))
-        return ""
+                return place
+        return None
 
     def _name(self, start: int) -> str:
         text = bytes(self._names[start : start + _LONGEST_NAME])

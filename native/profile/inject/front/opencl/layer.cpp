@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "profile/inject/core/front.hpp"
 #include "profile/inject/front/opencl/objects.hpp"
@@ -41,17 +42,21 @@ Result call(Arguments... arguments) {
 
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
+constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
+template <class Step>
+constexpr bool is_nothing = std::is_same_v<std::remove_cvref_t<Step>, std::remove_cvref_t<decltype(nothing)>>;
+
 // Makes a call that returns a status, and tells of it if it succeeded. before, after: steps with the recorder and the
 // call.
 template <class Before, class Real, class After>
 Int recorded(Before&& before, Real&& real, After&& after) {
     const FrontCall front;
-    front.tell(before);
+    if constexpr (!is_nothing<Before>) front.tell(before);
     const Int status = real();
-    if (status == 0) front.tell(after);
+    if constexpr (!is_nothing<After>)
+        if (status == 0) front.tell(after);
     return status;
 }
-constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
 
 // Makes a call that returns an object and writes a status.
 template <class Real, class After>
@@ -459,7 +464,7 @@ void mapped(Recorder& recorder, const RecordedCall& of, Object queue, const void
         recorder.after_copies({.transfer = transfer_of(mapping, at, true, blocking), .stream = address_of(queue)}, of);
     else if (blocking)
         recorder.waited(WaitFor::stream, of);
-    recorder.viewed(mapping.device, mapping.bytes, use_of(mapping.flags), true, blocking);
+    recorder.viewed(mapping.device, address_of(at), mapping.bytes, use_of(mapping.flags), true, blocking);
 }
 
 Object map_buffer(Object queue, Object memory, UInt blocking, Flags flags, Size offset, Size bytes, UInt waits,
@@ -501,7 +506,7 @@ Int unmap(Object queue, Object memory, void* at, UInt waits, const Object* list,
             recorder.before_copies(copy, of);
             recorder.after_copies(copy, of);
         }
-        recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
+        recorder.viewed(ended.device, address_of(at), ended.bytes, use_of(ended.flags), false, false);
     };
     return recorded(
         end, [&] { return call<clEnqueueUnmapMemObject>(queue, memory, at, waits, list, event); }, nothing);
@@ -558,14 +563,15 @@ Int svm_map(Object queue, UInt blocking, Flags flags, void* at, Size bytes, UInt
     return recorded(nothing, real, [&](Recorder& recorder, const RecordedCall& of) {
         if (blocking != 0) recorder.waited(WaitFor::stream, of);
         objects().add_mapping(at, {address_of(at), bytes, flags, true});
-        recorder.viewed(address_of(at), bytes, use_of(flags), true, blocking != 0);
+        recorder.viewed(address_of(at), address_of(at), bytes, use_of(flags), true, blocking != 0);
     });
 }
 Int svm_unmap(Object queue, void* at, UInt waits, const Object* list, Object* event) {
     return recorded(
         [&](Recorder& recorder, const RecordedCall&) {
             const Mapping ended = objects().end_mapping(at);
-            if (ended.bytes > 0) recorder.viewed(ended.device, ended.bytes, use_of(ended.flags), false, false);
+            if (ended.bytes > 0)
+                recorder.viewed(ended.device, address_of(at), ended.bytes, use_of(ended.flags), false, false);
         },
         [&] { return call<clEnqueueSVMUnmap>(queue, at, waits, list, event); }, nothing);
 }

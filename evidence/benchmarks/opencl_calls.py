@@ -1,0 +1,41 @@
+"""What the layer of OpenCL costs a program for each call, in processor time, over a runtime that does nothing.
+
+    python evidence/benchmarks/opencl_calls.py [BATCHES]
+
+The last column is the landmark. Needs g++ and the headers of OpenCL with cl_icd.h, and no device.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from firsttouch.profile.inject import inject_environment, injected_library
+
+HERE = Path(__file__).parent
+BATCHES = 20
+LANDMARKS = {"launch with 4 arguments": 250, "copy of 4 KiB": 1200}
+"""Nanoseconds that a call should take at most."""
+
+
+def main() -> None:
+    batches = sys.argv[1] if len(sys.argv) > 1 else str(BATCHES)
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "reference_opencl"
+        source = HERE / "reference_opencl.cpp"
+        subprocess.run(["g++", "-O2", "-std=c++17", "-Wno-attributes", source, "-o", program, "-ldl"], check=True)
+        added, _ = inject_environment(Path(folder), nvtx=False, trace=True, current={})
+        command = [program, injected_library(), batches]
+        done = subprocess.run(command, env={**os.environ, **added}, capture_output=True, text=True, check=True)
+    print(f"{'call':26} {'without':>8} {'with':>8} {'more':>8}  ns of processor time, the least of {batches} batches")
+    for line in done.stdout.splitlines():
+        name, plain, layered = line.split("\t")
+        landmark = f"  at most {LANDMARKS[name]}" if name in LANDMARKS else ""
+        print(f"{name:26} {float(plain):8.0f} {float(layered):8.0f} {float(layered) - float(plain):8.0f}{landmark}")
+
+
+if __name__ == "__main__":
+    main()
