@@ -35,9 +35,9 @@ def program(make_once) -> Path:
     return built
 
 
-def traced(program: Path, directory: Path, form: str, *, prints: str = "right\n") -> TracedRun:
+def traced(program: Path, directory: Path, form: str, *, prints: str = "right\n", **more: str) -> TracedRun:
     """The trace of a form of the program, which must print what it prints without the layer."""
-    variables = os.environ | injected.environment(directory, nvtx=False, trace=True)
+    variables = os.environ | injected.environment(directory, nvtx=False, trace=True, **more)
     done = subprocess.run([program, form], env=variables, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (prints, 0), done.stderr
     (calls,) = read_calls(directory)
@@ -79,6 +79,15 @@ def test_bytes_by_direction_and_findings_are_those_of_the_source(
     run = traced(program, tmp_path, form)
     assert copied(run) == moved
     assert kinds(run) == findings
+
+
+@pytest.mark.parametrize(("form", "needless"), [("renewed", [STEPS - 1]), ("renewed-changed", [])])
+def test_a_buffer_that_is_made_and_filled_with_the_same_bytes_again_is_found(
+    program: Path, tmp_path: Path, form: str, needless: list[int]
+):
+    found_again = found(traced(program, tmp_path, form, FIRSTTOUCH_CHECK_COPIES="1"), {}).needless
+    assert [row.renewed for row in found_again] == needless
+    assert all(row.certainty == "seen" for row in found_again)
 
 
 def test_a_launch_while_a_mapping_lasts_is_found(program: Path, tmp_path: Path):

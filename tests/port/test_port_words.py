@@ -289,8 +289,8 @@ NOTHING_UNSEEN = UnseenUse(
         (
             {"not_compared": {"no sample": 2}},
             [
-                "whether 2 repeated copies moved the same bytes again (copies in graphs, and back to the host without "
-                "blocking, are not compared)"
+                "whether 2 repeated copies moved the same bytes again (in a graph, or back without blocking, they are "
+                "not compared)"
             ],
         ),
         ({"gpus": 2}, ["which of 2 GPUs a unified buffer would be on: several GPUs are not modelled"]),

@@ -6,6 +6,7 @@ import itertools
 import os
 import posixpath
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -178,6 +179,38 @@ def test_lines_without_a_table_of_ranges(tmp_path: Path) -> None:
         command = [compiler, "-O1", version, "-ffunction-sections", tmp_path / "program.cpp", "-o", program]
         subprocess.run(command, check=True)
         assert agree(program) > 50
+
+
+WITHOUT_LINES = """volatile int value;
+int first() {
+    value = 3;
+    value = 4;
+    return value;
+}
+int second() { return value; }
+int third() {
+    return value;
+}
+int main() { return first() + second() + third(); }
+"""
+
+
+def test_code_of_no_line_has_that_of_the_code_before_it_in_its_function(tmp_path: Path) -> None:
+    """Of a function that has no line at all, nothing of the function before it counts."""
+    compiler = next(filter(None, map(shutil.which, ("clang++", "clang++-19"))), None)
+    if compiler is None:
+        pytest.skip("needs clang++: GNU's assembler writes no line 0")
+    source, assembly, program = (tmp_path / name for name in ("code.cpp", "code.s", "code"))
+    source.write_text(WITHOUT_LINES)
+    subprocess.run([compiler, "-g", "-O0", "-S", source, "-o", assembly], check=True)
+    assembly.write_text(re.sub(r"(\.loc\s+\d+) [47] ", r"\1 0 ", assembly.read_text()))
+    subprocess.run([compiler, assembly, "-o", program], check=True)
+    lines: dict[str, set[int]] = {}
+    for place in symbolize([(str(program), offset) for offset in offsets_of_code(program, 1)]).values():
+        lines.setdefault(place.function, set()).add(place.number)
+    assert lines["first()"] - {6} == {2, 3, 5}
+    assert lines["second()"] == {0}
+    assert lines["third()"] >= {8, 9}
 
 
 INLINED = r"""

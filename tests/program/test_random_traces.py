@@ -161,6 +161,9 @@ class LastCopies:
     def __init__(self, run: TracedRun) -> None:
         self.found: list[RepeatedCopy] = []
         self._last: dict[tuple[int, int], int] = {}
+        self._freed: dict[int, int] = defaultdict(int)
+        self._life: dict[int, int] = {}
+        """How often its block was freed before each copy."""
         self._written: dict[int, list[tuple[int, bool]]] = defaultdict(list)
         """By the copy that brought them: when its bytes were or may have been written, and whether surely."""
         self._unknown = -1
@@ -179,12 +182,13 @@ class LastCopies:
                 if (copy := self._last.get((target.block, byte))) is not None:
                     self._written[copy].append((index, True))
         elif isinstance(step, TracedAllocation):
-            self._last = {key: copy for key, copy in self._last.items() if key[0] != step.block}
+            self._freed[step.block] += not step.begins
         elif isinstance(step, TracedCopy):
             self._copy(run, index, step)
 
     def _copy(self, run: TracedRun, index: int, step: TracedCopy) -> None:
         mine = [(step.device.block, byte) for byte, _ in pairs_of(step)]
+        self._life[index] = self._freed[step.device.block]
         since = {self._last.get(key, -1) for key in mine}
         is_partner = step.call.host != "stack"
         if len(since) == 1 and (first := since.pop()) >= 0 and is_partner:
@@ -199,13 +203,16 @@ class LastCopies:
                 self._last[key] = index
 
     def _judge(self, index: int, first: int, step: TracedCopy, same: bool) -> None:
-        written = self._written[first]
-        if not same or (step.way == "d2h" and (written or step.call.before is None)):
+        written, life = self._written[first], self._life[index]
+        was_freed = self._life[first] != life
+        if not same or (step.way == "d2h" and (written or was_freed or step.call.before is None)):
             return
         needless = step.call.before == step.call.sample if step.way == "d2h" else not written
         writer = max((at for at, _ in written), default=-1)
         surely = step.way == "d2h" or any(sure for _, sure in written)
-        self.found.append(RepeatedCopy("needless" if needless else "restoring", index, first, writer, surely))
+        self.found.append(
+            RepeatedCopy("needless" if needless else "restoring", index, first, writer, surely, life=life * was_freed)
+        )
 
 
 Uses = tuple[str, frozenset[tuple[Byte, bool, bool]]]
@@ -440,7 +447,7 @@ def test_a_run_is_what_a_map_of_its_bytes_says(operations: list[tuple[Any, ...]]
     assert [moment.saved for moment in moments(run, told)] == [*saved(run, known)]
     repeated = repeated_copies(run).copies
     assert repeated == LastCopies(run).found
-    needless = {copy.copy for copy in repeated if copy.why == "needless"}
+    needless = {copy.copy for copy in repeated if copy.why == "needless" and not copy.life}
     byte_map = ByteMap(run, known, needless)
     program = program_of_trace(run, name=lambda block: str(block.number))
     assert launches_of(program, byte_map.host_blocks) == byte_map.launches

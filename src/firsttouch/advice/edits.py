@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.apis import ApiWords, SharedMemory, words_of
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.openmp_edits import MAPPED_ONCE, edits_sharing
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import (
     CopyCalls,
@@ -25,6 +26,8 @@ from firsttouch.program.ahead import compute_begins
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
+
+_ALLOCATED_ONCE = "allocate these buffers once, and drop {} of bytes that they had"
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
@@ -63,21 +66,29 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     copies, api = _copies(run, {block.number for block in paired}, places), words_of(run.apis)
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
-            return _edits_of_needless_copies(found, api.wait) or _edits_of_fewer_copies(copies)
+            again = MAPPED_ONCE if run.guesses_arguments else _ALLOCATED_ONCE
+            return _edits_of_needless_copies(found, api.wait, again) or _edits_of_fewer_copies(copies)
         return _edits_locking(paired, strategy.host_arrays, api.lock, copies)
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
     numbers, memory = {block.number for block in paired}, api.memory(strategy)
+    if run.guesses_arguments:
+        sharing, freeing = [*edits_sharing(paired, found.copy_calls)], list[Edit]()
+    else:
+        sharing = [
+            *_edits_allocating(paired, memory),
+            *_edits_passing(run, numbers, memory, places),
+            *_edits_of_copies(
+                found.copy_calls, "map" if memory.mapped else "drop", "dropped",
+                "map and unmap the buffers in place of {}" if memory.mapped else "drop {}", "copy", "copies"
+            ),
+        ]  # fmt: skip
+        freeing = [*_edits_freeing(run, numbers, memory, places)]
     changes = [
-        *_edits_allocating(paired, memory),
-        *_edits_passing(run, numbers, memory, places),
-        *_edits_of_copies(
-            found.copy_calls, "map" if memory.mapped else "drop", "dropped",
-            "map and unmap the buffers in place of {}" if memory.mapped else "drop {}", "copy", "copies"
-        ),
+        *sharing,
         *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits, api, memory),
-        *_edits_freeing(run, numbers, memory, places),
+        *freeing,
         *_edits_of_copies(
             found.copy_calls, "keep", "restoring", "keep {}, from a separate buffer", "restoring copy",
             "restoring copies"
@@ -103,14 +114,20 @@ def _edits_of_fewer_copies(copies: Sequence[tuple[TracedCopy, CallLocation]]) ->
     return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
-def _edits_of_needless_copies(found: PortFindings, wait: str) -> list[Edit]:
-    """Copies that are left out where host arrays and device arrays remain. wait: for the device, in words."""
+def _edits_of_needless_copies(found: PortFindings, wait: str, again: str) -> list[Edit]:
+    """Copies that are left out where host arrays and device arrays remain. wait: for the device, in words; again: of
+    buffers that are freed in between, with the copies in its braces.
+    """
     rows = [row for row in found.needless if row.certainty != "possible"]
-    if not rows:
-        return []
-    number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
-    text = f"drop {count(number, 'copy', 'copies')} whose bytes the other side already has"
-    changes = [Edit("omit", text, _lines(row.place for row in rows), number, size)]
+    changes = []
+    for text, alike in (
+        ("drop {} whose bytes the other side already has", [row for row in rows if not row.renewed]),
+        (again, [row for row in rows if row.renewed]),
+    ):
+        if alike:
+            number = sum(row.copies for row in alike)
+            lines, size = _lines(row.place for row in alike), sum(row.bytes for row in alike)
+            changes.append(Edit("omit", text.format(count(number, "copy", "copies")), lines, number, size))
     if waiting := [row for row in rows if row.only_wait]:
         lines, copies = _lines(row.place for row in waiting), sum(row.copies for row in waiting)
         changes.append(Edit("wait", f"{wait} there, as these copies did", lines, copies, 0))

@@ -149,11 +149,11 @@ def edit_texts(edits: Sequence[Edit]) -> list[str]:
 
 
 def others_of(found: PortFindings) -> list[str]:
-    """The other processes that used a device, in a phrase."""
+    """The other traced processes, in a phrase."""
     if not (others := [pid for pid in found.others if pid != found.pid]):
         return []
     named = first_few([*map(str, others)], _MOST_NAMED)
-    return [f"other processes that used a device, {named} (--process); this is process {found.pid}"]
+    return [f"other traced processes, {named} (--process); this is process {found.pid}"]
 
 
 def unseen_of(run: TracedRun) -> list[str]:
@@ -193,6 +193,4 @@ def unchecked_text(advice: Advice) -> str:
     assert traced is not None
     if traced.title != advice.title:
         return f"none: it was traced on {traced.title or 'an unknown device'}, and the estimate is for {advice.title}"
-    return (
-        f"none: the trace has no times of copies of {format_size(STAGED)} or more, and only the device's part of others"
-    )
+    return f"none: the trace has no times of copies of {format_size(STAGED)} or more, and only the GPU's part of others"

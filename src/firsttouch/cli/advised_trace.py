@@ -125,8 +125,15 @@ def _first_with_room(parts: Sequence[str], room: int) -> str:
 
 
 def _row(head: str, word: str, texts: Sequence[str]) -> Iterator[str]:
-    if texts:
-        yield f"{head:<{_HEAD}}{word:<{_WORD}}{_shortened_line('; '.join(texts))}"
+    """The first of the texts, as many as there is room for, and how many more there are."""
+    if not texts:
+        return
+    whole = [" ".join(text.split()) for text in texts]
+    most = len(whole)
+    while most > 1 and len("; ".join(whole[:most])) > _LONGEST:
+        most -= 1
+    more = [f"{len(whole) - most} more (--json)"] if most < len(whole) else []
+    yield f"{head:<{_HEAD}}{word:<{_WORD}}{'; '.join([_shortened_line(whole[0]), *whole[1:most], *more])}"
 
 
 def _change_lines(advice: Advice) -> Iterator[str]:

@@ -88,7 +88,7 @@ def short_end(text: str) -> str:
 
 
 def _process_lines(port: PortFindings) -> Iterator[str]:
-    """The processes that used CUDA, if there are several. What follows is of one of them."""
+    """The traced processes, if there are several. What follows is of one of them."""
     for number, row in enumerate(port.processes[:_MOST_PROCESSES]):
         parts = [f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.copied, 3)})"]
         if row.saved is not None and row.hazards is not None:
@@ -151,8 +151,13 @@ def _needless_lines(port: PortFindings) -> Iterator[str]:
         side = "device" if row.direction == "h2d" else "host"
         text = f"{counted(row.copies, 'copy', 'copies')} ({format_size(row.bytes, 3)}) at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
-        text += f" bytes that the {side} already has from {where(row.since, row.place)}"
+        has = "had" if row.renewed else "already has"
+        text += f" bytes that the {side} {has} from {where(row.since, row.place)}"
         text += compared_part(row.compared, row.each)
+        if row.renewed:
+            buffers, were = ("buffers", "were") if len(row.blocks) > 1 else ("buffer", "was")
+            text += f", before its {buffers} {were} freed and allocated again"
+            text += f" ({row.renewed:,}x)" if row.renewed > 1 else ""
         if row.reading:
             text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)

@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -272,12 +273,17 @@ def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int
     """Profiles, shows what came of it, and returns the target's exit status, whatever happens to what is shown."""
     with signals_for_this_thread():
         from firsttouch.machine.libraries import find_library
+        from firsttouch.profile.fronts import foreseen
         from firsttouch.profile.launch import NotStarted
         from firsttouch.profile.profiler import profile, rank_of
         from firsttouch.profile.second_run import profile_twice
 
-    if call.trace and rank_of(call.environment) in ("", "0") and not find_library("cuda").reason:
-        print_stderr(f"firsttouch: {_ONE_TOOL}; {_KEEPS_THEM[command]}")
+    if call.trace:
+        call = replace(call, foreseen=foreseen(call.command, call.environment))
+        if rank_of(call.environment) in ("", "0"):
+            notes = [] if find_library("cuda").reason else [f"{_ONE_TOOL}; {_KEEPS_THEM[command]}"]
+            for text in filter(None, [call.foreseen, *notes]):
+                print_stderr(f"firsttouch: {text}")
     try:
         outcome = profile_twice(call, lambda text: print_stderr(f"firsttouch: {text}")) if call.exact else profile(call)
     except NotStarted as error:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from firsttouch.advice.port.places import failed_words, unfinished_words, where
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
-from firsttouch.profile.headline import headline, host_peak, how_ended, short, went_on
+from firsttouch.profile.headline import gpu_peak, headline, host_peak, how_ended, short, went_on
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.summary import BriefRow, GpuRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
@@ -162,11 +162,11 @@ def _of_gpu(gpu: GpuRow) -> Iterator[str]:
     """The memory of the target on a GPU, as far as it is known, and that of all programs."""
     whose = {
         "processes": "of the target's processes",
-        "allocations": "allocated, without managed memory,",
+        "allocations": "(without managed memory)",
     }
     if gpu.told is not None and gpu.peak_of in whose:
         at = f"{format_seconds(gpu.told.t)}{_within(gpu.told.phase)}"
-        yield f"{format_size(gpu.told.bytes, 3)} {whose[gpu.peak_of]} at {at}"
+        yield f"{gpu_peak(gpu)} {whose[gpu.peak_of]} at {at}"
     if gpu.rise is None or gpu.only_own:
         return
     if not gpu.rise.bytes:
@@ -312,9 +312,11 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
         )
         head = ""
     copies = [
-        f"{of.direction} {of.records:,} x, {_size(of.bytes)} in {format_seconds(of.seconds)}" for of in trace.copies
+        f"{of.direction} {of.records:,} x, {_size(of.bytes)}{f' in {format_seconds(of.seconds)}' if of.seconds else ''}"
+        for of in trace.copies
     ]
-    kernels = f"{trace.kernels:,} kernels, {format_seconds(trace.kernel_seconds)}" if trace.kernels else "no kernels"
+    spent = f", {format_seconds(trace.kernel_seconds)}" if trace.kernel_seconds else ""
+    kernels = f"{trace.kernels:,} kernels{spent}" if trace.kernels else "no kernels"
     together = f"{trace.processes} processes together: " if trace.processes > 1 else ""
     none = f"none before it ended with exit status {summary.status}" if summary.status else "none"
     at_least = "(at least) " if trace.lost or trace.left_out or trace.unfinished or trace.damaged else ""
@@ -324,7 +326,7 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
     for of_process in of_each[:_MOST_PROCESSES]:
         yield _row("", _of_process(summary, of_process))
     if len(of_each) > _MOST_PROCESSES:
-        yield _row("", f"{len(of_each) - _MOST_PROCESSES:,} more processes that used CUDA, in the report")
+        yield _row("", f"{len(of_each) - _MOST_PROCESSES:,} more traced processes, in the report")
     for of in trace.alive:
         rows = [f"{_size(row.bytes)} {row.kind} by {_place(row.place)}" for row in of.rows[:2]]
         if rows:

@@ -204,7 +204,7 @@ def find_library(name: str) -> Library:
 
 def _find(name: str) -> Iterator[Library]:
     tried = candidates(name)
-    resolved = [path for path in map(_resolve, tried) if path is not None]
+    resolved = [path for path in map(resolve, tried) if path is not None]
     for path in resolved if name == "opencl-icd" else resolved[:1]:
         yield Library(name=name, path=path, version=_version(Path(path), LIBRARIES[name]))
     if not resolved:
@@ -281,7 +281,7 @@ def _vendor_drivers(vendors: str) -> Iterator[str]:
                 yield str(sibling) if "/" not in line and sibling.is_file() else line
 
 
-def _resolve(candidate: str) -> str | None:
+def resolve(candidate: str) -> str | None:
     """The file that dlopen would probably open."""
     if "/" in candidate:
         return candidate if _is_library(candidate) else None

@@ -70,8 +70,12 @@ def host_peak(host: HostRow) -> str:
 
 
 def gpu_peak(gpu: GpuRow) -> str:
-    """The peak of a GPU that is told: of the target's processes, what they allocated or, with +, of all programs."""
-    words = {"processes": "{}", "allocations": "{} allocated", "all programs": "+{}"}
+    """The peak of a GPU that is told: of the target's processes, what they allocated or, with +, of all programs. The
+    driver tells of processes so rarely that they may have used more in between, if the GPU's memory rose by more.
+    """
+    may_be_more = gpu.rise is not None and gpu.told is not None and gpu.rise.bytes > _ALIKE * gpu.told.bytes
+    of_processes = "at least {}" if may_be_more and not gpu.only_own else "{}"
+    words = {"processes": of_processes, "allocations": "{} allocated", "all programs": "+{}"}
     return words[gpu.peak_of].format(format_size(gpu.told.bytes, 3)) if gpu.told and gpu.peak_of else "?"
 
 

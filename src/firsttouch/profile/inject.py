@@ -11,9 +11,10 @@ from firsttouch.machine.libraries import candidates
 from firsttouch.profile.events.log import VARIABLE as EVENTS
 from firsttouch.profile.schema import LayerState
 
-LIBRARY = "libfirsttouch_inject.so"
+LIBRARY, HIP_LIBRARY = "libfirsttouch_inject.so", "libfirsttouch_hip.so"
 NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
-OPENCL_VARIABLE = "OPENCL_LAYERS"
+OPENCL_VARIABLE, OPENMP_VARIABLE = "OPENCL_LAYERS", "OMP_TOOL_LIBRARIES"
+PRELOAD_VARIABLE, SANITIZER_OPTIONS = "LD_PRELOAD", "ASAN_OPTIONS"
 FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
 CHECK_VARIABLE = "FIRSTTOUCH_CHECK_COPIES"
 HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
@@ -60,8 +61,12 @@ def inject_environment(
                 CUDA_VARIABLE: str(library),
                 TRACE_VARIABLE: "1",
                 CUPTI_VARIABLE: ":".join(candidates("cupti")),
-                OPENCL_VARIABLE: ":".join(filter(None, (current.get(OPENCL_VARIABLE, ""), str(library)))),
+                **{
+                    variable: ":".join(filter(None, (current.get(variable, ""), str(library))))
+                    for variable in (OPENCL_VARIABLE, OPENMP_VARIABLE)
+                },
             }
+            added |= _preload(library.with_name(HIP_LIBRARY), current)
             if check_copies:
                 added[CHECK_VARIABLE] = "1"
             if host:
@@ -79,6 +84,17 @@ def inject_environment(
     if added:
         added[FOLDER_VARIABLE] = os.path.abspath(directory)
     return added, states
+
+
+def _preload(library: Path, current: Mapping[str, str]) -> dict[str, str]:
+    """What loads the library that watches HIP into each process. The address sanitizer of gcc would refuse to start a
+    program before whose library another one is loaded. The loader would split a path with such characters.
+    """
+    if not library.is_file() or any(character in str(library) for character in " :"):
+        return {}
+    lists = {PRELOAD_VARIABLE: (str(library), current.get(PRELOAD_VARIABLE, ""))}
+    lists[SANITIZER_OPTIONS] = (current.get(SANITIZER_OPTIONS, ""), "verify_asan_link_order=0")
+    return {name: ":".join(filter(None, parts)) for name, parts in lists.items()}
 
 
 def _host_state() -> LayerState:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from firsttouch.machine import cgroup, numa
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import schema
+from firsttouch.profile.fronts import is_of_front
 
 _TRANSPARENT = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped")
 _HUGETLB = ("Shared_Hugetlb", "Private_Hugetlb")
@@ -105,8 +106,8 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
 
 @dataclass(frozen=True)
 class Look:
-    """The mappings of a process by name, the largest resident ones first, the sum of those beyond the most that were
-    wanted, and the sums over all.
+    """The mappings of a process by name, the largest resident ones first, then smaller ones that tell by what it uses a
+    device; the sum of those beyond the most that were wanted, and the sums over all.
 
     A name is a file, '[heap]', '[stack]', '[anon:NAME]' (named by prctl(2), PR_SET_VMA), or 'anonymous'. resident
     includes pages of hugetlbfs, which the kernel leaves out of Rss, so that its sum may exceed `Rollup.resident`; huge
@@ -139,8 +140,9 @@ def mappings(tree: Tree, pid: int, most: int = 40) -> Look | None:
     if not named:
         return None
     ordered = sorted(named.items(), key=lambda item: (-item[1][2], -item[1][1], item[0]))
-    listed = [schema.Mapping(_text(name), *values[:_SHOWN]) for name, values in ordered[:most]]
-    rest = [values[:_SHOWN] for _, values in ordered[most:]]
+    telling = [item for item in ordered[most:] if is_of_front(_text(item[0]))]
+    listed = [schema.Mapping(_text(name), *values[:_SHOWN]) for name, values in [*ordered[:most], *telling]]
+    rest = [values[:_SHOWN] for name, values in ordered[most:] if not is_of_front(_text(name))]
     others = schema.Mapping(_OTHERS, *(sum(column) for column in zip(*rest, strict=True))) if rest else None
     _, _, resident, huge, pss, anonymous, swap, hugetlb = (sum(column) for column in zip(*named.values(), strict=True))
     return Look(listed, others, Rollup(resident - hugetlb, pss, anonymous, huge - hugetlb, hugetlb, swap))

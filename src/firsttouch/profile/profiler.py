@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import as_usage_error, make_new_directory
 from firsttouch.base.processes import why_foreign
@@ -74,7 +76,7 @@ class ProfileCall:
     driver does. host: with the trace, also what the CPU does with host buffers that are copied. check_copies: with
     the trace, all bytes of copies are compared, not a part. exact: with the trace, a second run tells what kernels use
     (second_run.py), in which this file, `patch`, is put into them. inject: whether ranges of NVTX are recorded, by a
-    library too. to_stderr: where the target's stdout goes.
+    library too. to_stderr: where the target's stdout goes. foreseen: what will not be traced (`fronts.foreseen`).
     """
 
     command: Sequence[str] = ()
@@ -91,6 +93,7 @@ class ProfileCall:
     patch: Path | None = None
     inject: bool = True
     to_stderr: bool = False
+    foreseen: str = ""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     tree: Tree = field(default_factory=Tree)
 
@@ -281,6 +284,7 @@ class _Profiler:
             patch=call.patch,
             current=call.environment,
         )
+        layers = [replace(row, why=call.foreseen) if row.layer == "trace" and row.active else row for row in layers]
         return {**call.environment, VARIABLE: str(self.directory.absolute()), **added}, layers
 
     def _open_perf(self, pid: int) -> TargetEvents | None:

@@ -12,6 +12,7 @@ from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.by_line import ByLine, TracedProcess, by_line
 from firsttouch.profile.call_journal import calls_of
+from firsttouch.profile.calls import TracedCalls
 from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
@@ -43,6 +44,7 @@ from firsttouch.profile.summary import (
 )
 from firsttouch.profile.trace import most_allocated
 from firsttouch.profile.traced import TraceSummary, device_numbers, traced
+from firsttouch.profile.untraced import trace_layer, why_untraced
 
 MOST_PROCESSES = 200
 MOST_TOUCHES, MOST_TOUCHED = 200, 8
@@ -257,20 +259,24 @@ def _counters(profile: Profile) -> list[CounterRow]:
     ]
 
 
+def _calls(profile: Profile) -> list[TracedCalls]:
+    """The calls of the traced processes; none of a trace of a version that did not record them."""
+    try:
+        return calls_of(profile) if any(journal.traced for journal in profile.journals) else []
+    except UsageError:
+        return []
+
+
 def _trace(profile: Profile, phases: Sequence[TargetPhase], gpus: Sequence[GpuRow]) -> TraceSummary | None:
     numbers = device_numbers(profile.header)
     peaks = {g.name: (numbers[g.name], g.told.t) for g in gpus if g.told is not None and g.name in numbers}
-    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
+    return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock, _calls(profile))
 
 
 def _by_line(profile: Profile, link: LinkSpeed | None) -> ByLine | None:
     """What each line cost; None without a trace, or with one of a version that did not record the calls."""
     traced_journals = [journal for journal in profile.journals if journal.traced]
-    try:
-        calls = calls_of(profile) if traced_journals else []
-    except UsageError:
-        return None
-    lines = by_line(map(TracedProcess, calls, traced_journals), profile.callers, link)
+    lines = by_line(map(TracedProcess, _calls(profile), traced_journals), profile.callers, link)
     return msgspec.structs.replace(lines, library_ranges=profile.library_ranges) if lines else None
 
 
@@ -316,9 +322,10 @@ def _unseen(profile: Profile, trace: TraceSummary | None, mappings: str) -> list
         reason = "copies, kernels and allocations of CUDA are recorded of a program that is started for it only"
         command = retyped(profile.first.command if profile.first else [])
         unseen.append(Unseen(layer="trace", why=reason, mend=f"firsttouch port -- {command}"))
-    tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
-    if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
-        unseen.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
+    layer = trace_layer(profile)
+    is_empty = not any(journal.traced or journal.notices for journal in profile.journals)
+    if layer is not None and layer.active and not layer.why and is_empty:
+        unseen.append(Unseen(layer="trace", why=f"nothing was traced: {why_untraced(profile)}"))
     if trace is not None and trace.missing:
         reason = (
             f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "

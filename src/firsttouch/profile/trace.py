@@ -98,14 +98,14 @@ class UnifiedMemory(msgspec.Struct):
 
 
 class CopyTotals(msgspec.Struct):
-    """Copies that the program asked for, or fills, in one direction."""
+    """Copies that the program asked for, or fills, in one direction. seconds: None if the interface tells no times."""
 
     direction: str
     records: int = 0
     bytes: int = 0
     smallest: int = 0
     largest: int = 0
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 class OfPhase(msgspec.Struct):
@@ -180,7 +180,7 @@ def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
             sums.smallest = copy.bytes
         if copy.bytes > sums.largest:
             sums.largest = copy.bytes
-        sums.seconds += copy.end - copy.start
+        sums.seconds = ((sums.seconds or 0.0) + copy.end - copy.start) or None
     return sorted(totals.values(), key=lambda sums: -sums.bytes)
 
 
@@ -436,16 +436,17 @@ _WORDS = (
     "Init|Ipc|Kernel|Launch|Library|Logs|Malloc|Mem|Memcpy|Memset|Mipmapped|Occupancy|Peek|Pointer|Profiler|Runtime|Set|"
     "Signal|Stream|Surface|Texture|Thread|Unbind|User|VDPAU|Wait"
 )
-"""What the names of functions of the CUDA runtime begin with, after `cuda`; programs have others of their own."""
+"""What the names of functions of the runtimes begin with, after `cuda` or `hip`; programs have others of their own."""
+_NAME = rf"(?:cuda|hip)(?:{_WORDS})(?![a-z])"
 _RUNTIME = re.compile(
-    rf"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|__device_stub_\w*|cuda(?:{_WORDS})(?![a-z])\w*(?:<.*>)?)(?:\(.*\))?$"
-    rf"|_ZL?\d+(?:cuda(?:{_WORDS})(?![a-z])|__device_stub_)"
+    rf"(?:\w+ )?(?:libcudart_static_\w*|__(?:cuda|hip)\w*|__device_stub_\w*|{_NAME}\w*(?:<.*>)?)(?:\(.*\))?$"
+    rf"|_ZL?\d+(?:{_NAME}|__device_stub_)"
 )
 
 
 def is_of_the_runtime(function: str) -> bool:
-    """Whether a function, mangled or not, is of the CUDA runtime that was linked statically, of its headers, or what
-    its compiler puts around the launch of a kernel.
+    """Whether a function, mangled or not, is of the runtime of CUDA or HIP that was linked statically, of its headers,
+    or what its compiler puts around the launch of a kernel.
     """
     return _RUNTIME.match(function) is not None
 
@@ -453,16 +454,17 @@ def is_of_the_runtime(function: str) -> bool:
 PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 """A file that was installed with a package of Python, and the package."""
 _RUNTIMES = re.compile(
-    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|OpenCL|pocl(?:-devices-[\w-]+)?"
-    r"|amdocl64|amd_comgr|igdrcl|igdfcl|igc|intelocl|clang-cpp|LLVM(?:-[\w.]+)?)\.so"
+    r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|firsttouch_hip|OpenCL"
+    r"|pocl(?:-devices-[\w-]+)?|amdocl64|amd_comgr|amdhip64|hsa-runtime64|rocprofiler-[\w-]+|igdrcl|igdfcl|igc|intelocl"
+    r"|clang-cpp|LLVM(?:-[\w.]+)?|omp|iomp5|omptarget|omptarget\.rtl\.\w+)\.so"
 )
-"""Libraries of CUDA and, by their names on Linux, those of the loader of OpenCL, PoCL, AMD and Intel, and of the
-compilers that these run within the program.
+"""Libraries of CUDA and, by their names on Linux, those of HIP, of OpenCL: its loader, PoCL, AMD and Intel, with the
+compilers that these run within the program, and OpenMP's runtimes of LLVM.
 """
 
 
 def is_of_a_runtime(file: str, function: str) -> bool:
-    """Whether code is of CUDA or OpenCL, or of the library that is loaded to trace them. What it touches first is the
+    """Whether code is of CUDA, HIP, OpenCL or OpenMP, or of what is loaded to trace them. What it touches first is the
     target of a copy.
     """
     return _RUNTIMES.search(file) is not None or is_of_the_runtime(function)

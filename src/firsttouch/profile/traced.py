@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
 
 from firsttouch import _core
 from firsttouch.profile import schema
-from firsttouch.profile.cuda import CallFrame, CallSite, FailedCalls, ProcessJournal
+from firsttouch.profile.calls import CudaBlock, CudaLaunch, CudaMove, TracedCalls
+from firsttouch.profile.cuda import (
+    CallFrame,
+    CallSite,
+    CudaAllocation,
+    CudaCopy,
+    CudaKernel,
+    FailedCalls,
+    ProcessJournal,
+)
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.symbols.lookup import is_of_the_system, symbolize
@@ -105,7 +115,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     copies: list[CopyTotals]
     allocations: int
     kernels: int
-    kernel_seconds: float
+    kernel_seconds: float | None
     phases: list[OfPhase]
     sites: list[Allocated]
     by_kernel: list[OfKernel]
@@ -189,13 +199,15 @@ def traced(
     phases: Iterable[TargetPhase],
     peaks: Mapping[str, tuple[int, float]],
     clock: float,
+    calls: Iterable[TracedCalls] = (),
 ) -> TraceSummary | None:
     """The trace of a profile; None if none of its processes was traced.
 
     peaks: by the name of a GPU, its number in the program and the time of its peak. clock: the time 0 of `phases`, of
-    `peaks` and of the result.
+    `peaks` and of the result. calls: of each process, for those whose interface tells no times.
     """
-    traced_journals = [journal for journal in journals if journal.traced]
+    of_pids = {of_process.pid: of_process for of_process in calls}
+    traced_journals = [_with_calls(journal, of_pids.get(journal.pid)) for journal in journals if journal.traced]
     if not traced_journals:
         return None
     events = [event for journal in traced_journals for event in journal.events]
@@ -227,7 +239,7 @@ def traced(
         copies=copies_by_direction(copies),
         allocations=sum(len(journal.allocations) for journal in traced_journals),
         kernels=len(kernels),
-        kernel_seconds=sum(kernel.end - kernel.start for kernel in kernels),
+        kernel_seconds=sum(kernel.end - kernel.start for kernel in kernels) or None,
         phases=of_phases[:MOST_ROWS],
         sites=sites[:MOST_ROWS],
         by_kernel=of_kernels[:MOST_ROWS],
@@ -240,6 +252,29 @@ def traced(
         failed=failed_rows([failed for journal in traced_journals for failed in journal.failed], names),
         damaged=sum(journal.damaged for journal in traced_journals),
     )
+
+
+def _with_calls(journal: ProcessJournal, calls: TracedCalls | None) -> ProcessJournal:
+    """The journal of a process with what it asked for, at the moment of the call and without a duration, if its
+    interface does not tell when that was done; otherwise as it is.
+    """
+    if calls is None or not journal.runtimes or journal.copies or journal.kernels:
+        return journal
+    complete = replace(journal)
+    complete.copies = [
+        CudaCopy(start=move.t, end=move.t, bytes=move.bytes * move.rows, device=0, stream=move.stream,
+                 direction="set" if move.what == "fill" else move.direction)
+        for move in calls.calls if isinstance(move, CudaMove) and move.what in ("copy", "fill")
+    ]  # fmt: skip
+    complete.kernels = [
+        CudaKernel(start=launch.t, end=launch.t, name=launch.kernel, device=0, stream=0)
+        for launch in calls.calls if isinstance(launch, CudaLaunch)
+    ]  # fmt: skip
+    complete.allocations = [
+        CudaAllocation(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device)
+        for block in calls.calls if isinstance(block, CudaBlock) and block.begins
+    ]  # fmt: skip
+    return complete
 
 
 def _by_process(journals: Iterable[ProcessJournal]) -> list[OfProcess]:

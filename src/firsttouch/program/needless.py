@@ -1,7 +1,8 @@
 """Copies whose bytes the other side holds already, and those that restore what one buffer would have lost.
 
 The pages of a copy are compared by a hash of them (`CudaMove.sample`) with those of the copy that last joined exactly
-these bytes of host and device. Copies of other bytes between the two, or of parts of them, end the comparison.
+these bytes of host and device. Copies of other bytes between the two, or of parts of them, end the comparison. A block
+that is freed and allocated at the same call again would have kept its bytes if it had lived on.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class RepeatedCopy(msgspec.Struct, frozen=True, gc=False):
     why: 'needless' if the other side holds them still. 'restoring' if it was overwritten in between: the device by step
     `writer`, surely if `surely`, for a launch that names the block may; or, of a copy to the host, the host by the CPU.
     unwritten: whether the watch told that the CPU wrote none of the host's bytes between the two, so that they are the
-    same even if only a part was compared.
+    same even if only a part was compared. life: how often the block was freed before this copy, if it was between the
+    two, so that the device would have the bytes had it lived on; 0: it did.
     """
 
     why: Literal["needless", "restoring"]
@@ -52,28 +54,33 @@ class RepeatedCopy(msgspec.Struct, frozen=True, gc=False):
     writer: int = NEVER
     surely: bool = False
     unwritten: bool = False
+    life: int = 0
 
 
 @dataclass
 class _HeldBytes:
-    """Bytes that host and device both had after the copy of step `since`. overwritten: the step that did it surely."""
+    """Bytes that host and device both had after the copy of step `since`, in a life of the block. overwritten: the step
+    that did it surely.
+    """
 
     start: int
     end: int
     host: int
     sample: int | None
     since: int
+    life: int
     overwritten: int = NEVER
 
 
 @dataclass
 class _BlockBytes:
-    """What is known of the bytes of a block. written, unknown: the last launches that may have written it, for they
-    name it, or for nothing is known of them.
+    """What is known of the bytes of a block. written: the last launch that may have written it, for it names it. life:
+    how often it was freed.
     """
 
     held: RangeMap[_HeldBytes] = field(default_factory=RangeMap)
     written: int = NEVER
+    life: int = 0
 
 
 @dataclass
@@ -125,7 +132,7 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
             _mark_overwritten(blocks[step.target.block], step.target, number)
         elif type(step) is TracedAllocation:
             settle()
-            blocks.pop(step.block, None)
+            blocks[step.block].life += not step.begins
         elif type(step) is TracedMapping:
             blocks[step.block].held.remove(step.start, step.end)
         elif type(step) is HostUse and history is not None:
@@ -178,11 +185,12 @@ def _compare_copy(
             )
             result.copies += _repeated_copy(block, held_bytes, copy, number, is_unwritten)
         held_bytes.sample, held_bytes.since, held_bytes.overwritten = copy.call.sample, number, NEVER
+        held_bytes.life = block.life
         return
     for start, end, _ in parts:
         block.held.remove(start, end)
     if only is not None:
-        block.held.assign(only.start, only.end, _HeldBytes(*only, copy.call.sample, number))
+        block.held.assign(only.start, only.end, _HeldBytes(*only, copy.call.sample, number, block.life))
 
 
 def _held_exactly(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
@@ -197,10 +205,11 @@ def _repeated_copy(
     if copy.call.sample != held_bytes.sample:
         return
     writer = max(held_bytes.overwritten, block.written if block.written > held_bytes.since else NEVER)
-    surely = held_bytes.overwritten != NEVER
+    surely, is_alive = held_bytes.overwritten != NEVER, held_bytes.life == block.life
     if copy.way == "h2d":
         kind: Literal["needless", "restoring"] = "needless" if writer == NEVER else "restoring"
-        yield RepeatedCopy(kind, number, held_bytes.since, writer, surely, is_unwritten)
-    elif writer == NEVER and copy.call.before is not None:
+        life = 0 if is_alive else block.life
+        yield RepeatedCopy(kind, number, held_bytes.since, writer, surely, is_unwritten, life)
+    elif writer == NEVER and copy.call.before is not None and is_alive:
         kind = "needless" if copy.call.before == copy.call.sample else "restoring"
         yield RepeatedCopy(kind, number, held_bytes.since, surely=True, unwritten=is_unwritten)

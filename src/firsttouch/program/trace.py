@@ -258,7 +258,7 @@ class TracedRun(msgspec.Struct, dict=True):
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
     is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
-    others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
+    others: processes of the same profile that were traced too; this one's number if it ran several programs (exec).
     runtimes: that it used, but for CUDA.
     """
 
@@ -281,6 +281,11 @@ class TracedRun(msgspec.Struct, dict=True):
     def apis(self) -> tuple[str, ...]:
         """Those by which the program asked for memory of a device."""
         return (*dict.fromkeys(runtime.api for runtime in self.runtimes),) or ("CUDA",)
+
+    @property
+    def guesses_arguments(self) -> bool:
+        """Whether launches name all that is mapped to a device: OpenMP does not tell what a target region uses."""
+        return "OpenMP" in self.apis
 
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""

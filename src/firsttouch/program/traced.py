@@ -112,7 +112,7 @@ class _Maker:
         self.exact = exact
         self.run, self.title, self.name, self.threads = run, title, name, threads
         self.layout = Layout(run, run.once(partners), used_blocks(run))
-        self.repeated = {c.copy for c in run.once(repeated_copies).copies if c.why == "needless"}
+        self.repeated = {c.copy for c in run.once(repeated_copies).copies if c.why == "needless" and not c.life}
         self.watch = HostWatch(run)
         count = len(self.layout.blocks)
         self.uses = [_BlockUse() for _ in range(count)]

@@ -123,8 +123,8 @@ def _edit_table(run: TracedRun, port: PortFindings, places: Places, directory: s
 
 
 def _process_table(port: PortFindings) -> ProfileTable:
-    """The processes that used a device, if there are several."""
-    table = ProfileTable("port-processes", "Processes that used a device")
+    """The traced processes, if there are several."""
+    table = ProfileTable("port-processes", "Traced processes")
     table.heads = ["rank", "pid", "command", "copies", "bytes", "saved at most", "hazards"]
     titles = all_rules()
     for row in port.processes[:MOST_ROWS]:
@@ -255,7 +255,10 @@ def _waits(port: PortFindings) -> ProfileTable:
 
 
 def _needless(port: PortFindings) -> ProfileTable:
-    heads = ["certainty", "direction", "where", "copies", "bytes", "same bytes as", "compared", "unless", "at"]
+    heads = [
+        *("certainty", "direction", "where", "copies", "bytes", "same bytes as", "freed in between", "compared"),
+        *("unless", "at"),
+    ]
     rows = [
         [
             row.certainty,
@@ -264,6 +267,7 @@ def _needless(port: PortFindings) -> ProfileTable:
             f"{row.copies:,}",
             size(row.bytes),
             plain(where(row.since, row.place), 120),
+            f"{row.renewed:,}x" if row.renewed else DASH,
             f"{size(row.compared)} of {size(row.each)}",
             row.reading or DASH,
             _times(row.records, row.copies),

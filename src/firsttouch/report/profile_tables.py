@@ -111,10 +111,11 @@ def _of_gpu(gpu: GpuRow) -> Iterator[str]:
         yield f"The driver of {gpu.name} counts {size(gpu.rise.bytes)} for this program, {at}; {of_all}."
         return
     if gpu.told is not None and gpu.peak_of != "all programs":
-        did = "used" if gpu.peak_of == "processes" else "had allocated"
-        how = "as the driver tells it, read rarely" if gpu.peak_of == "processes" else "without managed memory"
+        did, how = "had allocated at most", "without managed memory"
+        if gpu.peak_of == "processes":
+            did, how = "used at least", "of what the driver tells now and then"
         at = f"at {when(gpu.told.t)}{_within(gpu.told.phase)}"
-        yield f"This program {did} at most {size(gpu.told.bytes)} on {gpu.name}, {at}, {how}."
+        yield f"This program {did} {size(gpu.told.bytes)} on {gpu.name}, {at}, {how}."
     if gpu.rise is not None and gpu.rise.bytes > 0:
         over = f"the {size(gpu.before)} that were used before" if gpu.before is not None else "the reading before"
         at = f"at {when(gpu.rise.t)}{_within(gpu.rise.phase)}"
@@ -362,15 +363,17 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
             size(copies_of_direction.smallest),
             size(copies_of_direction.largest),
         ]
-        copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
-    copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
+        seconds = copies_of_direction.seconds
+        copies.rows.append([*cells, DASH if seconds is None else format_seconds(seconds)])
+    spent = "" if trace.kernel_seconds is None else f" for {format_seconds(trace.kernel_seconds)} altogether"
+    copies.notes.append(f"{count(trace.kernels, 'kernel')} ran{spent}.")
     words = failed_words(trace.failed), unfinished_words(trace.unfinished)
     copies.notes += [f"{plain(text, 300)}." for text in words if text]
     return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
 
 
 def _copies_by_process(trace: TraceSummary) -> ProfileTable:
-    table = ProfileTable("copies-by-process", "Copies and kernels of each process that used CUDA")
+    table = ProfileTable("copies-by-process", "Copies and kernels of each traced process")
     table.heads = ["pid", "direction", "copies", "bytes", "kernels", "allocations"]
     for row in trace.by_process if len(trace.by_process) > 1 else ():
         for copies in row.copies or [CopyTotals("")]:

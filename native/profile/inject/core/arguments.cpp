@@ -55,7 +55,7 @@ Arguments::Function& Arguments::function_of(const Kernels& kernels, Handle handl
     function.name = texts_.number(function.symbol);
     function.parameters.clear();
     function.sizes_known = kernels.find_parameters(handle, function.parameters);
-    tells_sizes_ |= function.sizes_known;
+    tells_sizes_ |= function.sizes_known && !kernels.knows_of_none();
     function.is_known = function.sizes_known;
     if (function.sizes_known) return function;
     function.parameters.clear();
@@ -90,7 +90,10 @@ void Arguments::find_words(const Function& function, void* const* parameters, vo
     if (parameters != nullptr) return each([&](std::uint32_t i, const Parameter&) { return parameters[i]; });
     const char* buffer = nullptr;
     std::size_t bytes = 0;
-    for (; extra != nullptr && *extra != nullptr; extra += 2) {
+    const auto is_end = [](const void* word) {
+        return word == nullptr || reinterpret_cast<std::uintptr_t>(word) == launch_end;
+    };
+    for (; extra != nullptr && !is_end(*extra); extra += 2) {
         if (reinterpret_cast<std::uintptr_t>(*extra) == launch_buffer)
             buffer = static_cast<const char*>(extra[1]);
         else if (reinterpret_cast<std::uintptr_t>(*extra) == launch_buffer_bytes)

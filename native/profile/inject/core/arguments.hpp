@@ -28,6 +28,9 @@ class Kernels {
     virtual const char* name_of(Handle kernel) const = 0;
     // Offset and size of each parameter. False: unknown, and what is in `parameters` is of no use.
     virtual bool find_parameters(Handle kernel, std::vector<Parameter>& parameters) const = 0;
+    // Whether it knows a kernel without parameters too. Otherwise one that it does not know of has none, if it knows of
+    // others.
+    virtual bool knows_of_none() const { return false; }
 
   protected:
     ~Kernels() = default;
@@ -35,7 +38,7 @@ class Kernels {
 
 // Of the `extra` of a launch, which ends with a null pointer or, in HIP, 3: what follows is the address of all
 // parameters, or of their size.
-inline constexpr std::uintptr_t launch_buffer = 1, launch_buffer_bytes = 2;
+inline constexpr std::uintptr_t launch_buffer = 1, launch_buffer_bytes = 2, launch_end = 3;
 inline constexpr std::uint32_t most_parameters = 4096, most_parameter_bytes = 32 << 10;
 
 // Writes each combination of a kernel and what it names once.

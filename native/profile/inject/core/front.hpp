@@ -16,13 +16,11 @@ class FrontCall {
     FrontCall() noexcept {
         if (!within_.is_first() || Recording::of_this_process() == nullptr || !home_.is_here()) return;
         recording_ = Recording::of_this_process();
-        call_ = {number(), monotonic_ns(), false};
-        if (recording_->watch != nullptr) {
-            const Undisturbed undisturbed;
-            static const bool ends = (at_exit(&finish), true);
-            static_cast<void>(ends);
-            recording_->watch->passes(call_.began);
-        }
+        begin(monotonic_ns());
+    }
+    // A part of a call of the program, which is told of as a call of its own.
+    FrontCall(const FrontCall& whole, std::uint64_t began) noexcept : recording_(whole.recording_) {
+        if (recording_ != nullptr) begin(began);
     }
 
     // Runs step(recorder, call), unless the call is not the program's.
@@ -38,6 +36,14 @@ class FrontCall {
     }
 
   private:
+    void begin(std::uint64_t began) noexcept {
+        call_ = {number(), began, false};
+        if (recording_->watch == nullptr) return;
+        const Undisturbed undisturbed;
+        static const bool ends = (at_exit(&finish), true);
+        static_cast<void>(ends);
+        recording_->watch->passes(began);
+    }
     // Those of CUPTI are below.
     static std::uint32_t number() noexcept {
         static std::atomic<std::uint32_t> last{std::uint32_t(1) << 31};

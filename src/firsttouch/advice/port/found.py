@@ -196,6 +196,7 @@ def unseen_use(
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(type(step) is TracedLaunch and step.strangers > 0 for step in run.steps),
         outside=run.outside,
+        is_guessed=run.guesses_arguments,
         pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )
 

@@ -156,7 +156,8 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     innocent reading that remains, '' of what was seen. compared, each: of how many bytes of each copy it is known
     that they are those of the earlier one, since they were compared or the CPU did not write them, and how many it
     has. only_wait: some are also the only wait for an earlier copy that does not block, so that a wait has to be
-    there instead.
+    there instead. renewed: how often the buffers were freed and allocated again between a copy and the earlier one, so
+    that the other side would have the bytes only if they lived on; 0: they did.
     """
 
     certainty: FindingCertainty
@@ -171,6 +172,7 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     each: int
     records: Sequence[StepRecord]
     only_wait: bool = False
+    renewed: int = 0
 
 
 class CopyCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,7 +327,7 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that used CUDA. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that have
+    """A traced process. copies, copied, saved: as of `PortFindings`; hazards: the kinds of findings that have
     to be fixed. saved, of and hazards are None where only copies were counted, of all but the busiest processes;
     then copies and copied are all between host and device. rank: of an MPI launcher, '' without one.
     """
@@ -343,7 +345,7 @@ class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
-    directory: the profile; pid: the process that it is about; others: those that used CUDA too; processes: all that
+    directory: the profile; pid: the process that it is about; others: those that were traced too; processes: all that
     did, the busiest first, if there are several, over which `summary` adds up; status: the target's exit status,
     None if unknown. copies, copied: between the host and blocks that have a partner; other_copies: those between
     host and device that are none of them. copy_calls: `copies` by call, and which of them a unified version needs

@@ -1,4 +1,4 @@
-"""One answer over all processes of a program that used CUDA, such as ranks and workers, each of which is named."""
+"""One answer over all processes of a traced program, such as ranks and workers, each of which is named."""
 
 from __future__ import annotations
 

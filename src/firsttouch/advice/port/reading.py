@@ -19,15 +19,17 @@ from firsttouch.profile.call_journal import calls_of
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
+from firsttouch.profile.fronts import TRACED
 from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
+from firsttouch.profile.untraced import how_failed, trace_layer, why_untraced
 from firsttouch.program.exact import match, told
 from firsttouch.program.program import Program, encode
 from firsttouch.program.trace import TracedRun, trace, traced_process
 from firsttouch.program.traced import program_of_trace
-from firsttouch.records.text import count
+from firsttouch.records.text import count, join_names
 
 PROGRAM = "program.json"
 
@@ -100,6 +102,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         findings = over_all(profile, findings, _processes(profile))
     # Of the layers that port asks for; without the third, --trace, there is no profile to read.
     missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
+    missing += [state for state in [trace_layer(profile)] if state is not None and state.active and state.why]
     sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
     ended = (
         []
@@ -139,38 +142,32 @@ def _untraced_error(profile: Profile) -> UsageError:
     parent = profile.directory.absolute().parent
     if profile.directory.name == FOLDER and is_profile(parent):
         return UsageError(f"{profile.directory} is the second run of {parent}; name that")
-    trace_layer = next((state for state in profile.header.layers if state.layer == "trace"), None)
+    layer = trace_layer(profile)
     if profile.header.attached and not profile.header.command:
         reason = "a process that runs already is not traced, and this profile tells of its memory alone: "
         reason += f"firsttouch port -- {retyped(profile.first.command if profile.first else [])}"
-    elif trace_layer is None:
+    elif layer is None:
         reason = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
-    elif not trace_layer.active:
-        reason = f"{trace_layer.why}{f': {trace_layer.mend}' if trace_layer.mend else ''}"
+    elif not layer.active:
+        reason = f"{layer.why}{f': {layer.mend}' if layer.mend else ''}"
     else:
         left_out = sum(journal.left_out for journal in profile.journals)
         room = f"{count(left_out, 'record')} did not fit: the disk is full, or files may not be larger"
         notices = [notice.text for journal in profile.journals for notice in journal.notices if notice.layer == "trace"]
         if problems := [*([room] if left_out else []), *notices]:
             return UsageError(f"{profile.directory} has no trace: {problems[0]}")
-        failed = _failed(profile)
-        reason = f"nothing in it used CUDA or OpenCL{failed}; programs that use HIP, SYCL or OpenMP are not traced"
+        reason = why_untraced(profile)
         gpus = [state.why for state in profile.header.layers if state.layer == "gpus" and not state.active]
         reason += "".join(f" ({why})" for why in gpus)
     return UsageError(f"{profile.directory} has no trace: {reason}")
 
 
-def _failed(profile: Profile) -> str:
-    """How a program ended that did less than it would have done; '' if it did not fail."""
-    status = profile.end.status if profile.end else None
-    return f", before it ended with exit status {status}" if status else ""
-
-
 def _no_process_error(profile: Profile, processes: Sequence[TracedCalls], process: int | None) -> UsageError:
     directory = profile.directory
     if process is None:
-        failed = _failed(profile)
-        return UsageError(f"the program of {directory} copied nothing by CUDA or OpenCL and launched nothing{failed}")
+        apis = join_names([front.api for front in TRACED], "or")
+        failed = how_failed(profile)
+        return UsageError(f"the program of {directory} copied nothing by {apis} and launched nothing{failed}")
     known_pids = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known_pids}")
 

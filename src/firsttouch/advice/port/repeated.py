@@ -74,7 +74,7 @@ class RepeatedBytes:
         for repeated in filter(self._is_needless, self._copies):
             copy, since = self.copy(repeated.copy), self.copy(repeated.since)
             places = self._places.of(copy.call.site), self._places.of(since.call.site)
-            key = copy.way, *places, copy.device.total, repeated.why, self.is_same(repeated)
+            key = copy.way, *places, copy.device.total, repeated.why, self.is_same(repeated), repeated.life > 0
             rows[key].append(repeated)
         made = []
         for alike in rows.values():
@@ -96,10 +96,11 @@ class RepeatedBytes:
                     each=each,
                     records=[record(repeated.copy) for repeated in alike[:MOST_RECORDS]],
                     only_wait=any(repeated.copy in only_waits for repeated in alike),
+                    renewed=len({(self.copy(again.copy).device.block, again.life) for again in alike if again.life}),
                 )
             )
         return sorted(made, key=lambda row: -row.bytes)
 
     def restoring(self) -> Iterator[RepeatedCopy]:
         """The copies that one buffer would lose."""
-        return (repeated for repeated in self._copies if not self._is_needless(repeated))
+        return (repeated for repeated in self._copies if not (self._is_needless(repeated) or repeated.life))

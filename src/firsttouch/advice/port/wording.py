@@ -70,7 +70,7 @@ _ALLOCATORS = {
 
 _NOT_COMPARED: Mapping[WhyNotCompared, str] = {
     "part": "use --check-copies",
-    "no sample": "copies in graphs, and back to the host without blocking, are not compared",
+    "no sample": "in a graph, or back without blocking, they are not compared",
     "launch": "a kernel ran in between of which it is not known what it accesses",
 }
 
@@ -217,7 +217,7 @@ class UnseenUse:
     unwatched: bytes that were copied back, of which it is not known whether the CPU used them; unwatched_inputs: that
     were copied to buffers which kernels may write, of which it is not known whether the CPU read them again. gpus: that
     the blocks are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
-    pool_files: those from which pools are allocated.
+    pool_files: those from which pools are allocated. is_guessed: no launch tells what it names.
     """
 
     pooled: int
@@ -234,6 +234,7 @@ class UnseenUse:
     strange: int
     outside: int
     pool_files: frozenset[str] = frozenset()
+    is_guessed: bool = False
 
 
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
@@ -250,7 +251,9 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
             f"{'ends' if unseen.parts == 1 else 'end'}: assumed from the addresses that copies and kernels name"
             f"{'' if unseen.pooled else more}"
         )
-    if unseen.named and unseen.unrecorded > 0:
+    if unseen.is_guessed:
+        yield "which of the mapped arrays a target region uses: OpenMP does not tell, so that each is taken to use all"
+    elif unseen.named and unseen.unrecorded > 0:
         yield (
             f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "
             f"{counted(unseen.unrecorded, 'launch', 'launches')} access{'' if unseen.is_exact else ' (use --exact)'}"

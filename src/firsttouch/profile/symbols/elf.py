@@ -1,4 +1,5 @@
-"""Programs and libraries as ELF files: addresses of offsets, functions, debug sections. Source: elf(5).
+"""Programs and libraries as ELF files: addresses of offsets, functions, debug sections, what the loader is asked for.
+Source: elf(5).
 
 The files are the target's and may be broken or hostile: everything is read through bounds, and a file that cannot be
 understood raises one of `BROKEN`.
@@ -30,7 +31,9 @@ LARGEST_UNPACKED = 256 << 20
 """Bytes that a compressed section may have when it is decompressed."""
 DEBUG_FOLDER = Path("/usr/lib/debug")
 
-_LOAD, _NOBITS, _SYMTAB, _DYNSYM, _COMPRESSED = 1, 8, 2, 11, 0x800
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
+_NOBITS, _SYMTAB, _DYNSYM, _COMPRESSED = 8, 2, 11, 0x800
+_NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29
 _FUNCTION, _INDIRECT_FUNCTION, _LOCAL = 2, 10, 0
 _LONGEST_NAME = 4096
 
@@ -47,6 +50,7 @@ class _Layout:
     section: str
     symbol: str
     compression: str
+    dynamic: str
 
 
 _LAYOUTS = {
@@ -57,6 +61,7 @@ _LAYOUTS = {
         "name:4 type:4 flags:4 addr:4 offset:4 size:4 link:4 info:4 addralign:4 entsize:4",
         "name:4 value:4 size:4 info:1 other:1 shndx:2",
         "type:4 size:4 addralign:4",
+        "tag:4 value:4",
     ),
     2: _Layout(
         "type:2 machine:2 version:4 entry:8 phoff:8 shoff:8 flags:4 ehsize:2 phentsize:2 phnum:2 shentsize:2 shnum:2 "
@@ -65,6 +70,7 @@ _LAYOUTS = {
         "name:4 type:4 flags:8 addr:8 offset:8 size:8 link:4 info:4 addralign:8 entsize:8",
         "name:4 info:1 other:1 shndx:2 value:8 size:8",
         "type:4 reserved:4 size:8 addralign:8",
+        "tag:8 value:8",
     ),
 }
 """By the class of the file: 32 and 64 bits."""
@@ -79,6 +85,18 @@ class ElfSection:
     offset: int
     size: int
     link: int
+
+
+@dataclass(frozen=True)
+class Linking:
+    """What a file asks of the loader. needed: names of libraries, in order; rpath: where they are searched first, in
+    the file's own words; runpath: where after LD_LIBRARY_PATH. by_loader: whether a program names a loader at all.
+    """
+
+    needed: list[str]
+    rpath: list[str]
+    runpath: list[str]
+    by_loader: bool
 
 
 class Functions:
@@ -99,12 +117,21 @@ class Functions:
 
     def at(self, address: int) -> str:
         """The name of the function that contains an address, '' if none does."""
+        place = self._find(address)
+        return "" if place is None else self._name(int(self._symbols["name"][place]))
+
+    def begin(self, address: int) -> int | None:
+        """Where the function begins that contains an address."""
+        place = self._find(address)
+        return None if place is None else int(self._values[place])
+
+    def _find(self, address: int) -> int | None:
         last = int(np.searchsorted(self._values, np.uint64(address), "right")) - 1
         for place in range(last, max(last - 8, -1), -1):  # a short function may lie within a longer one
             begin, size = int(self._values[place]), int(self._symbols["size"][place])
             if address < begin + size or (size == 0 and place == last):
-                return self._name(int(self._symbols["name"][place]))
-        return ""
+                return place
+        return None
 
     def _name(self, start: int) -> str:
         text = bytes(self._names[start : start + _LONGEST_NAME])
@@ -130,6 +157,7 @@ class Elf:
         self.machine = int(header["machine"])
         segments = self._table(self._layout.segment, int(header["phoff"]), int(header["phnum"]))
         self._segments = segments[segments["type"] == _LOAD]
+        self._others = {int(segment["type"]): segment for segment in segments[segments["type"] != _LOAD]}
         self._all, self.sections = self._read_sections(header)
 
     @classmethod
@@ -169,6 +197,32 @@ class Elf:
             if 0 <= offset - int(segment["offset"]) < int(segment["filesz"]):
                 return offset - int(segment["offset"]) + int(segment["vaddr"])
         return None
+
+    def linking(self) -> Linking:
+        """What the file asks of the loader."""
+        texts: dict[int, list[str]] = {_NEEDED: [], _RPATH: [], _RUNPATH: []}
+        if (segment := self._others.get(_DYNAMIC)) is not None:
+            dtype = _fields(self._order, self._layout.dynamic)
+            entries = self._table(
+                self._layout.dynamic, int(segment["offset"]), int(segment["filesz"]) // dtype.itemsize
+            ).tolist()
+            strings = self._offset(dict(entries).get(_STRINGS, 0))
+            for tag, value in entries:
+                if tag in texts:
+                    texts[tag].append(self._text_at(strings + value))
+        folders = {tag: [part for text in texts[tag] for part in text.split(":") if part] for tag in (_RPATH, _RUNPATH)}
+        return Linking(texts[_NEEDED], folders[_RPATH], folders[_RUNPATH], _INTERPRETER in self._others)
+
+    def _offset(self, address: int) -> int:
+        """Where in the file is what the loader puts at an address."""
+        for segment in self._segments:
+            if 0 <= address - int(segment["vaddr"]) < int(segment["filesz"]):
+                return address - int(segment["vaddr"]) + int(segment["offset"])
+        raise ValueError("an address that no segment holds")
+
+    def _text_at(self, offset: int) -> str:
+        text = bytes(self.data[offset : offset + _LONGEST_NAME])
+        return text.partition(b"\0")[0].decode(errors="backslashreplace")
 
     def content(self, name: str) -> memoryview:
         """A section's bytes, decompressed; empty if there is none."""

@@ -11,7 +11,9 @@ import posixpath
 import struct
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,17 +30,21 @@ class SourceLine(NamedTuple):
     line: int = 0
 
 
-def find_lines(elf: Elf, addresses: Sequence[int], until: float) -> dict[int, list[SourceLine]]:
+def find_lines(
+    elf: Elf, addresses: Sequence[int], until: float, begins: Mapping[int, int] = MappingProxyType({})
+) -> dict[int, list[SourceLine]]:
     """The source lines of addresses of a file, the most important first. Those for which there is no time remain
     unknown. The last line of each is its own; before it, of inlined code, those of the calls, the outermost first.
 
-    until: a reading of time.monotonic(). Raises one of BROKEN if the debug information is broken.
+    until: a reading of time.monotonic(). begins: where the functions begin that have the addresses. Compilers give some
+    code no line, such as the calls that clang makes of a target construct: there, the nearest code before it in its
+    function counts. Raises one of BROKEN if the debug information is broken.
     """
     chains: dict[int, list[SourceLine]] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
             program = _LineProgram(elf, unit.lines, unit.directory)
-            chains |= {address: [line] for address, line in _lines(program, inside, until).items()}
+            chains |= {address: [line] for address, line in _lines(program, inside, until, begins).items()}
             for address, places in unit.calls(inside, until).items():
                 calls = [SourceLine(program.path(file), line) for file, line in places if line > 0]
                 chains[address] = [*calls, *chains.get(address, [SourceLine()])]
@@ -308,18 +314,23 @@ def _number(values: _Values, name: str, otherwise: int = 0) -> int:
     return value if isinstance(value, int) else otherwise
 
 
-def _lines(program: _LineProgram, addresses: list[int], until: float) -> dict[int, SourceLine]:
-    """Runs a line program and keeps the lines of the wanted addresses, which are sorted."""
+def _lines(
+    program: _LineProgram, addresses: list[int], until: float, begins: Mapping[int, int]
+) -> dict[int, SourceLine]:
+    """Runs a line program and keeps the lines of the wanted addresses, which are sorted. begins: as of `find_lines`."""
     numbered: dict[int, tuple[int, int]] = {}
     last: tuple[int, int, int] | None = None
+    near: tuple[int, int, int] | None = None
+    """The last row of this sequence that has a line: line 0 is code of no line, which the compiler added."""
     for count, (address, file, line, ends) in enumerate(program.rows()):
         if last is not None and last[0] < address:
             for sought in addresses[bisect_left(addresses, last[0]) : bisect_left(addresses, address)]:
-                numbered.setdefault(sought, last[1:])
+                is_near = not last[2] and near is not None and near[0] >= begins.get(sought, inf)
+                numbered.setdefault(sought, near[1:] if is_near and near is not None else last[1:])
         last = None if ends else (address, file, line)
+        near = None if ends else last if line else near
         if count % 4096 == 0 and time.monotonic() > until:
             break
-    # Line 0 is code of no line, which the compiler added.
     return {address: SourceLine(program.path(file), line) for address, (file, line) in numbered.items() if line > 0}
 
 

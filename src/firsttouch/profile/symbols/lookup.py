@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,9 +69,10 @@ def _in_file(path: Path, offsets: list[int], until: float) -> dict[int, CodeLoca
         addresses = {offset: address for offset in offsets if (address := elf.address(offset)) is not None}
         functions = elf.functions()
         names = {address: _core.demangle(functions.at(address)) for address in addresses.values()}
+        begins = {address: begin for address in names if (begin := functions.begin(address)) is not None}
     except BROKEN:
         return {}
-    lines = _lines(elf, list(names), until)
+    lines = _lines(elf, list(names), until, begins)
     return {
         offset: _location(names[address], lines[address]) if address in lines else CodeLocation(names[address])
         for offset, address in addresses.items()
@@ -85,7 +86,7 @@ def _location(function: str, chain: Sequence[SourceLine]) -> CodeLocation:
     return CodeLocation(function, *place, tuple(file for file in headers if file != place.file))
 
 
-def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, list[SourceLine]]:
+def _lines(elf: Elf, addresses: list[int], until: float, begins: Mapping[int, int]) -> dict[int, list[SourceLine]]:
     from firsttouch.profile.symbols.elf import BROKEN
     from firsttouch.profile.symbols.lines import find_lines
 
@@ -93,6 +94,6 @@ def _lines(elf: Elf, addresses: list[int], until: float) -> dict[int, list[Sourc
         return {}
     try:
         detailed = elf if ".debug_line" in elf.sections else elf.debug_file()
-        return find_lines(detailed, addresses, until) if detailed is not None else {}
+        return find_lines(detailed, addresses, until, begins) if detailed is not None else {}
     except BROKEN:
         return {}

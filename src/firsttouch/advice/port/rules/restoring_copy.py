@@ -49,6 +49,8 @@ class RestoringCopy(Rule):
             grounds["writer"] = self._writer_name(repeated)
         variant = "back" if copy.way == "d2h" else "overwritten" if is_sure else "perhaps overwritten"
         certainty: FindingCertainty = "seen" if is_sure and is_same else "likely"
+        if not is_sure and self.state.run.guesses_arguments:
+            certainty = "possible"
         row = self.row(variant, certainty, (copy.device.block, place, since), **grounds)
         row.add(repeated.copy, nbytes, place, copy.device.block)
 
