@@ -56,8 +56,15 @@ def section(name: str, command: Any) -> list[str]:
     lines = [f".SS firsttouch {text(name)} {call}"]
     for number, paragraph in enumerate(inspect.cleandoc(command.callback.__doc__).split("\n\n")):
         lines += [".PP"] if number else []
+        if paragraph.startswith("\b\n"):
+            lines += [".nf", ".RS 4", literal(paragraph.removeprefix("\b\n")), ".RE", ".fi"]
+            continue
         example, _, words = paragraph.partition("Example: ")
-        lines += ["Example:", ".PP", ".nf", ".RS 4", literal(words), ".RE", ".fi"] if not example else [text(paragraph)]
+        lines += (
+            ["Example:", ".PP", ".nf", ".RS 4", literal(" ".join(words.split())), ".RE", ".fi"]
+            if not example
+            else [text(paragraph)]
+        )
     for parameter in [*arguments, *options]:
         lines += [".TP", heading(parameter), text(parameter.help or "")]
     return lines
@@ -89,8 +96,8 @@ def environment() -> list[str]:
 
 
 def literal(words: str) -> str:
-    """A line in which no character means something to roff."""
-    return " ".join(words.split()).replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    """Lines in which no character means something to roff."""
+    return words.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
 
 
 def text(words: str) -> str:

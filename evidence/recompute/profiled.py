@@ -1,4 +1,4 @@
-"""The first lines of what `profile` and `port` print of stored profiles, as the docs show them."""
+"""The first lines of what `profile`, `port` and `advise` print of stored profiles, as the docs show them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from firsttouch.advice.port.reading import findings_of, traced_run
-from firsttouch.cli import ported, profiled
+from firsttouch.advice.profiled import advise_profile
+from firsttouch.cli import advised_trace, ported, profiled
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from records import ROOT
 
 WIDTH = 92
-NEXT = ("host ", "hazards ", "unseen ")
+PLATFORM = "model:kaveri"
+"""An APU, on which the docs' example in OpenCL might run."""
+NEXT = ("host ", "hazards ", "assumed ", "unseen ")
 """What begins the first row that is left out."""
 
 
@@ -38,5 +41,16 @@ def port_lines(paths: Sequence[Path]) -> str:
     return shown(f"firsttouch port {path.relative_to(ROOT)}", ported.lines(found))
 
 
-OF_PROFILES: Mapping[str, Callable[[Sequence[Path]], str]] = {"profile-lines": profile_lines, "port-lines": port_lines}
+def advise_lines(paths: Sequence[Path]) -> str:
+    os.environ["COLUMNS"] = str(WIDTH)
+    (path,) = paths
+    command = f"firsttouch advise --profile {path.relative_to(ROOT)} --device {PLATFORM}"
+    return shown(command, advised_trace.lines(advise_profile(path, [], device=PLATFORM)))
+
+
+OF_PROFILES: Mapping[str, Callable[[Sequence[Path]], str]] = {
+    "profile-lines": profile_lines,
+    "port-lines": port_lines,
+    "advise-lines": advise_lines,
+}
 """Texts that are made of the directories of profiles, which hold no results."""

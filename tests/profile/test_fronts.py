@@ -15,6 +15,7 @@ from tests.texts import assert_states
 from firsttouch.profile import process_memory
 from firsttouch.profile import schema as s
 from firsttouch.profile.fronts import FRONTS, TRACED, UNTRACED, foreseen, is_named, is_of_front
+from firsttouch.profile.programs import KINDS, help_text, markdown
 from firsttouch.profile.reading import read
 from firsttouch.profile.symbols.elf import Elf
 from firsttouch.profile.untraced import why_untraced
@@ -167,3 +168,18 @@ def test_the_list_is_consistent():
     assert is_named("/opt/x/libcudart-d034bb.so.11", ["libcudart"])
     assert not is_named("libcudartx.so", ["libcudart"])
     assert not is_of_front("/usr/lib/libcuda-like.txt")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/porting.md"])
+def test_pages_have_the_table_of_programs(page: str):
+    assert f"\n\n{markdown()}\n\n" in (injected.TOP / page).read_text()
+
+
+def test_the_table_says_of_each_interface_what_the_list_does():
+    by_api = {front.api: front for front in FRONTS}
+    for kind in KINDS:
+        assert {*kind.fronts} <= {*by_api}
+        if front := by_api.get(kind.name):
+            assert front.beneath or ("allocations, copies" in kind.unseen) == (not front.traced)
+    assert {front.api for front in TRACED} <= {kind.name for kind in KINDS}
+    assert max(map(len, help_text().splitlines())) <= 78

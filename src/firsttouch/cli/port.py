@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -13,6 +14,7 @@ from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import AsJsonOption, path, process_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import ProfileCommand, carry_out, every, interval, signals_for_this_thread, write_views
+from firsttouch.profile.programs import help_text
 
 if TYPE_CHECKING:
     from firsttouch.advice.port.port_findings import PortFindings
@@ -74,7 +76,15 @@ def findings_in(directory: Path, process: int | None = None, *, keep: bool = Fal
         return findings_of(profile, run, unwritten)
 
 
+def _with_kinds(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds what is seen of programs, by what they are written with, to the text of --help."""
+    table = f"What is seen, by what a program is written with (docs/porting.md has more):\n\n\b\n{help_text()}"
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("Exit status:", f"{table}\n\nExit status:")
+    return function
+
+
 @command.carried_out
+@_with_kinds
 def _command_line(
     context: typer.Context,
     directory: Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from firsttouch.advice.port.places import failed_words, unfinished_words, where
+from firsttouch.advice.port.places import failed_words, unfinished_words, untimed_words, where
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import gpu_peak, headline, host_peak, how_ended, short, went_on
@@ -333,7 +333,8 @@ def _trace(summary: ProfileSummary) -> Iterator[str]:
             yield _row("", f"alive at the peak of {of.gpu}: {'; '.join(rows)}")
     lost = trace.lost + trace.left_out
     lost_words = f"{lost:,} records were lost, for lack of room" if lost else ""
-    for text in filter(None, [failed_words(trace.failed), unfinished_words(trace.unfinished), lost_words]):
+    notes = untimed_words(trace.untimed), failed_words(trace.failed), unfinished_words(trace.unfinished), lost_words
+    for text in filter(None, notes):
         yield _row("", text)
 
 

@@ -456,7 +456,7 @@ PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _RUNTIMES = re.compile(
     r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject|firsttouch_hip|OpenCL"
     r"|pocl(?:-devices-[\w-]+)?|amdocl64|amd_comgr|amdhip64|hsa-runtime64|rocprofiler-[\w-]+|igdrcl|igdfcl|igc|intelocl"
-    r"|clang-cpp|LLVM(?:-[\w.]+)?|omp|iomp5|omptarget|omptarget\.rtl\.\w+)\.so"
+    r"|clang-cpp|LLVM(?:-[\w.]+)?|LLVMSPIRVLib|omp|iomp5|omptarget|omptarget\.rtl\.\w+)\.so|/pocl/kcache/"
 )
 """Libraries of CUDA and, by their names on Linux, those of HIP, of OpenCL: its loader, PoCL, AMD and Intel, with the
 compilers that these run within the program, and OpenMP's runtimes of LLVM.

@@ -17,6 +17,7 @@ from firsttouch.profile.cuda import (
     CallSite,
     CudaAllocation,
     CudaCopy,
+    CudaFree,
     CudaKernel,
     FailedCalls,
     ProcessJournal,
@@ -129,6 +130,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     by_process: list[OfProcess] = []
     unfinished: int = 0
     failed: list[FailedCallRow] = []
+    untimed: list[str] = []
+    """Interfaces that the program used which tell no times of copies and kernels, such as OpenCL."""
     damaged: int = 0
     """Journals that were damaged, so that all numbers are at least what they say."""
 
@@ -207,9 +210,11 @@ def traced(
     `peaks` and of the result. calls: of each process, for those whose interface tells no times.
     """
     of_pids = {of_process.pid: of_process for of_process in calls}
-    traced_journals = [_with_calls(journal, of_pids.get(journal.pid)) for journal in journals if journal.traced]
+    traced_journals = [journal for journal in journals if journal.traced]
     if not traced_journals:
         return None
+    untimed = [journal for journal in traced_journals if _is_untimed(journal)]
+    traced_journals = [_with_calls(journal, of_pids.get(journal.pid)) for journal in traced_journals]
     events = [event for journal in traced_journals for event in journal.events]
     copies = [copy for journal in traced_journals for copy in journal.copies]
     kernels = [kernel for journal in traced_journals for kernel in journal.kernels]
@@ -250,15 +255,20 @@ def traced(
         by_process=_by_process(traced_journals),
         unfinished=sum(journal.unfinished for journal in traced_journals),
         failed=failed_rows([failed for journal in traced_journals for failed in journal.failed], names),
+        untimed=list(dict.fromkeys(runtime.api for journal in untimed for runtime in journal.runtimes)),
         damaged=sum(journal.damaged for journal in traced_journals),
     )
+
+
+def _is_untimed(journal: ProcessJournal) -> bool:
+    return bool(journal.runtimes) and not (journal.copies or journal.kernels)
 
 
 def _with_calls(journal: ProcessJournal, calls: TracedCalls | None) -> ProcessJournal:
     """The journal of a process with what it asked for, at the moment of the call and without a duration, if its
     interface does not tell when that was done; otherwise as it is.
     """
-    if calls is None or not journal.runtimes or journal.copies or journal.kernels:
+    if calls is None or not _is_untimed(journal):
         return journal
     complete = replace(journal)
     complete.copies = [
@@ -270,9 +280,15 @@ def _with_calls(journal: ProcessJournal, calls: TracedCalls | None) -> ProcessJo
         CudaKernel(start=launch.t, end=launch.t, name=launch.kernel, device=0, stream=0)
         for launch in calls.calls if isinstance(launch, CudaLaunch)
     ]  # fmt: skip
+    blocks = [block for block in calls.calls if isinstance(block, CudaBlock)]
     complete.allocations = [
-        CudaAllocation(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device)
-        for block in calls.calls if isinstance(block, CudaBlock) and block.begins
+        CudaAllocation(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device,
+                       site=block.site, name=block.name)
+        for block in blocks if block.begins
+    ]  # fmt: skip
+    complete.frees = [
+        CudaFree(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device)
+        for block in blocks if not block.begins
     ]  # fmt: skip
     return complete
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.advice.port.places import failed_words, unfinished_words
+from firsttouch.advice.port.places import failed_words, unfinished_words, untimed_words
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import gpu_peak, host_peak, how_ended
@@ -367,9 +367,11 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
         copies.rows.append([*cells, DASH if seconds is None else format_seconds(seconds)])
     spent = "" if trace.kernel_seconds is None else f" for {format_seconds(trace.kernel_seconds)} altogether"
     copies.notes.append(f"{count(trace.kernels, 'kernel')} ran{spent}.")
-    words = failed_words(trace.failed), unfinished_words(trace.unfinished)
+    words = untimed_words(trace.untimed), failed_words(trace.failed), unfinished_words(trace.unfinished)
     copies.notes += [f"{plain(text, 300)}." for text in words if text]
-    return [moved, copies, _copies_by_process(trace), *_moves_by_part(trace), *_alive_tables(trace)]
+    is_told = not trace.untimed or trace.unified != UnifiedMemory()
+    driver = [moved, *_moves_by_part(trace)] if is_told else []
+    return [*driver[:1], copies, _copies_by_process(trace), *driver[1:], *_alive_tables(trace)]
 
 
 def _copies_by_process(trace: TraceSummary) -> ProfileTable:

@@ -15,7 +15,7 @@ from firsttouch.profile.trace import is_of_a_package
 from firsttouch.profile.traced import CallerTable, CallLocation, FailedCallRow, calling_frame, place_of
 from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
-from firsttouch.records.text import join_some
+from firsttouch.records.text import join_names, join_some
 
 UNKNOWN_LINE = "an unknown line"
 _OF_PYTHON = re.compile(r"/lib\w*/python3\.\d+/|^<")
@@ -160,6 +160,12 @@ def failed_words(rows: Sequence[FailedCallRow]) -> str:
     first, calls = rows[0], sum(row.calls for row in rows)
     which = f"{first.function} at {where(first.place)}, error {first.error}"
     return f"{counted(calls, 'call')} failed ({'first: ' if calls > 1 else ''}{which})"
+
+
+def untimed_words(apis: Sequence[str]) -> str:
+    """'' of none."""
+    names = join_names(apis)
+    return f"{names} {'tells' if len(apis) == 1 else 'tell'} no times of copies and kernels" if names else ""
 
 
 def unfinished_words(number: int) -> str:

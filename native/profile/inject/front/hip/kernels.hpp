@@ -1,6 +1,7 @@
 // The kernels and static variables that a program registered or loaded.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -27,7 +28,7 @@ class Kernels final : public inject::Kernels {
   public:
     // Of what is linked into the program, and read when one of its kernels is launched: libraries have gigabytes of it.
     void add_linked(const void* module, const void* image);
-    void add_loaded(const void* module, std::string_view image);
+    void add_loaded(const void* module, KernelParameters kernels);
     void remove_module(const void* module);
     // kernel: the function of the host that stands for it, or the runtime's handle.
     void add_kernel(const void* kernel, const void* module, const char* name);
@@ -58,6 +59,7 @@ class Kernels final : public inject::Kernels {
     std::set<std::string, std::less<>> names_;  // never shrinks: names are handed out
     std::unordered_map<const void*, Variable> variables_;
     std::vector<ManagedVariable> managed_;
+    std::atomic<bool> awaits_managed_{false};  // some of them
 };
 
 }  // namespace firsttouch::hip_front
