@@ -24,8 +24,10 @@ AMBIGUOUS = {HOST, MODEL, "device"}
 only if they are compared with an expression for a kind or an allocator."""
 NAMES = ({*BACKENDS} | {*SEMANTICS}) - AMBIGUOUS
 ALLOWED = {
+    "advice/apis.py": "its table states what each API calls the strategies",
     "experiments/codegen.py": "compares vendors' compilers",
     "experiments/context.py": "about vendors' tools",
+    "program/page_locked.py": "kinds of memory that a trace names",
     "program/strategies.py": "its table states the allocator of each strategy and compares none",
     "program/exact.py": "kinds of memory that a trace names",
     "program/trace.py": "kinds of memory that a trace names",

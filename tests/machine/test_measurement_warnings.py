@@ -94,6 +94,13 @@ def test_each_condition_is_one_sentence(topic: str, facts: Facts, words: str) ->
     assert len(conditions(QUIET | {topic: facts})) == (not facts.keys() & ONLY_DECIDE)
 
 
+def test_what_a_trace_preloads_does_not_replace_malloc() -> None:
+    ours = "/site-packages/firsttouch/libfirsttouch_hip.so"
+    assert not measurement_warnings(QUIET | {"environment": {"LD_PRELOAD": ours}})
+    (sentence,) = measurement_warnings(QUIET | {"environment": {"LD_PRELOAD": f"{ours}:/libjemalloc.so"}})
+    assert "LD_PRELOAD (libjemalloc.so)" in sentence
+
+
 VIRTUAL: Facts = {"virtualisation": "KVM"}
 
 

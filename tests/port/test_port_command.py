@@ -279,7 +279,7 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         f"{tmp_path / 'p'} has no trace",
         "CUDA",
         "exit status 3",
-        "programs that use HIP ... are not traced",
+        "programs that use SYCL ... are not traced",
     )
 
 

@@ -16,7 +16,7 @@ from tests.port.test_third_party import KNOWN, findings_of
 from tests.texts import assert_states
 
 from firsttouch.advice.port.places import where
-from firsttouch.advice.port.port_findings import NeededWait, PortFindings, SavedBytes, StepRecord
+from firsttouch.advice.port.port_findings import FindingCertainty, NeededWait, PortFindings, SavedBytes, StepRecord
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.wording import (
@@ -29,6 +29,7 @@ from firsttouch.advice.port.wording import (
     worded_finding,
 )
 from firsttouch.cli.ported import MOST_LINES, lines
+from firsttouch.profile.cuda import Runtime
 from firsttouch.profile.reading import read
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.ported import ported_page
@@ -178,6 +179,39 @@ def test_each_finding_says_what_happens_and_what_innocent_reading_remains(kind: 
         said[variant] = (grounds, finding.text, finding.reading)
     assert said == WORDS[kind]
     assert rule.words.keys() == WORDS[kind].keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant", "certainty", "runtime", "more"),
+    [
+        ("stack", "ended", "seen", None, ""),
+        ("stack", "ended", "seen", Runtime(api="OpenCL"), ""),
+        ("stack", "blocking", "seen", Runtime(api="HIP"), "; an AMD GPU reaches the stack only with XNACK"),
+        (
+            "static",
+            "host",
+            "seen",
+            Runtime(api="HIP", architecture="gfx90a:sramecc+:xnack-"),
+            "; an AMD GPU reaches static variables of the host only with XNACK, which was off",
+        ),
+        ("static", "device", "seen", Runtime(api="HIP", architecture="gfx90a:xnack-"), ""),
+        ("partial", "h2d", "seen", Runtime(api="HIP", architecture="gfx90a:xnack-"), ""),
+        (
+            "hidden",
+            "container",
+            "likely",
+            Runtime(api="HIP", architecture="gfx942:sramecc+:xnack+"),
+            "; an AMD GPU reaches memory of malloc only with XNACK, which was on",
+        ),
+    ],
+)
+def test_what_an_amd_gpu_reaches_only_with_xnack_is_said_of_programs_that_use_hip(
+    kind: str, variant: str, certainty: FindingCertainty, runtime: Runtime | None, more: str
+):
+    rule = all_rules()[kind]
+    row = FindingRow(rule, certainty, variant, {})
+    finding = worded_finding(row, lambda step: StepRecord(step=step, t=0.0), [runtime] if runtime else [])
+    assert finding.strategy == rule.strategy + more
 
 
 @pytest.mark.parametrize(

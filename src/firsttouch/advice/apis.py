@@ -10,7 +10,7 @@ from firsttouch.records.schema import DeviceInfo
 
 
 @dataclass(frozen=True)
-class SharedMemory:
+class ApiMemory:
     """How a program of an API makes buffers of both sides. make: with {buffers}, and {arrays} of the host that they
     replace. short: what they are; needs: of the device and of the API. mapped: whether the CPU uses them between map
     and unmap. sets: the call that passes them to kernels, if it is another than before. ends: how they are
@@ -33,15 +33,15 @@ class ApiWords:
     """
 
     wait: str = "wait for the device"
-    shared: Mapping[str, SharedMemory] = field(default_factory=dict)
+    shared: Mapping[str, ApiMemory] = field(default_factory=dict)
     lock: str = "allocate {arrays} as {allocator} memory"
     first: str = "managed"
     lacks: str = ""
     same: Mapping[str, str] = field(default_factory=dict)
 
-    def memory(self, strategy: Strategy) -> SharedMemory:
+    def memory(self, strategy: Strategy) -> ApiMemory:
         """Of a strategy that has one buffer for both sides."""
-        general = SharedMemory(f"allocate {{buffers}} as {strategy.allocator} memory, which replaces {{arrays}}")
+        general = ApiMemory(f"allocate {{buffers}} as {strategy.allocator} memory, which replaces {{arrays}}")
         return self.shared.get(strategy.name, general)
 
     def why_not(self, strategy: Strategy, device: DeviceInfo) -> str:
@@ -68,11 +68,11 @@ _COPYING = ("explicit", "explicit+pinned")
 _MANAGED = [name for name, strategy in STRATEGIES.items() if strategy.allocator == "managed"]
 
 
-def _by(call: str) -> SharedMemory:
-    return SharedMemory(f"allocate {{buffers}} by {call}, which replaces {{arrays}}")
+def _by(call: str) -> ApiMemory:
+    return ApiMemory(f"allocate {{buffers}} by {call}, which replaces {{arrays}}")
 
 
-def _svm(flags: str, capability: str, *, mapped: bool = False) -> SharedMemory:
+def _svm(flags: str, capability: str, *, mapped: bool = False) -> ApiMemory:
     """Shared virtual memory of OpenCL."""
     call = f"clSVMAlloc{f' with {flags}' if flags else ''}"
     return replace(
@@ -85,7 +85,7 @@ def _svm(flags: str, capability: str, *, mapped: bool = False) -> SharedMemory:
     )
 
 
-_MADE = SharedMemory(
+_MADE = ApiMemory(
     "create {buffers} with CL_MEM_ALLOC_HOST_PTR, which replaces {arrays}",
     "buffers with CL_MEM_ALLOC_HOST_PTR",
     mapped=True,
@@ -96,7 +96,7 @@ _GIVEN = replace(
     make="create {buffers} with CL_MEM_USE_HOST_PTR of {arrays}, at multiples of 4,096 bytes",
     short="buffers with CL_MEM_USE_HOST_PTR",
 )
-_SYSTEM = SharedMemory(
+_SYSTEM = ApiMemory(
     "pass {arrays} to kernels in place of {buffers}",
     "plain memory in kernels",
     "OpenCL 2.0 and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from firsttouch.advice.apis import ApiWords, SharedMemory, words_of
+from firsttouch.advice.apis import ApiMemory, ApiWords, words_of
 from firsttouch.advice.edit import Edit
 from firsttouch.advice.openmp_edits import MAPPED_ONCE, edits_sharing
 from firsttouch.advice.port.places import Places, line_of
@@ -138,7 +138,7 @@ def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
 
-def _edits_allocating(blocks: Sequence[PortBlock], memory: SharedMemory) -> Iterator[Edit]:
+def _edits_allocating(blocks: Sequence[PortBlock], memory: ApiMemory) -> Iterator[Edit]:
     """The blocks are allocated as memory of both sides."""
     if not blocks:
         return
@@ -149,7 +149,7 @@ def _edits_allocating(blocks: Sequence[PortBlock], memory: SharedMemory) -> Iter
     yield Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 
-def _edits_passing(run: TracedRun, blocks: Container[int], memory: SharedMemory, places: Places) -> Iterator[Edit]:
+def _edits_passing(run: TracedRun, blocks: Container[int], memory: ApiMemory, places: Places) -> Iterator[Edit]:
     """Kernels get the blocks by another call."""
     launches = [s for s in run.steps if isinstance(s, TracedLaunch) and any(use.block in blocks for use in s.uses)]
     if memory.sets and launches:
@@ -181,7 +181,7 @@ def _edits_of_copies(
         yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
 
 
-def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: SharedMemory) -> Iterator[Edit]:
+def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory) -> Iterator[Edit]:
     """The calls by which the program then waits for the device, as a mapping does if it blocks."""
     alike: dict[tuple[TooEarly, WaitCertainty, bool], list[NeededWait]] = {}
     for wait in waits:
@@ -216,7 +216,7 @@ def _edits_of_fills(fills: Sequence[FilledFirst]) -> Iterator[Edit]:
             yield Edit("omit", text, _lines(row.place for row in rows), number, sum(row.bytes for row in rows))
 
 
-def _edits_freeing(run: TracedRun, blocks: Container[int], memory: SharedMemory, places: Places) -> Iterator[Edit]:
+def _edits_freeing(run: TracedRun, blocks: Container[int], memory: ApiMemory, places: Places) -> Iterator[Edit]:
     """The buffers live as long as the host arrays that they replace."""
     ends = [s for s in run.steps if isinstance(s, TracedAllocation) and not s.begins and s.block in blocks]
     lines = _lines(places.in_program(end.call.site) for end in ends if end.call.site)

@@ -108,7 +108,8 @@ def _malloc_variables(fact: _FactLookup) -> list[str]:
         if value and (name.startswith("MALLOC_") or (name == "GLIBC_TUNABLES" and "glibc.malloc" in str(value)))
     ]
     preloaded = str(variables.get("LD_PRELOAD") or "").replace(":", " ").split()
-    libraries = ", ".join(map(os.path.basename, preloaded))
+    theirs = (name for name in map(os.path.basename, preloaded) if not name.startswith("libfirsttouch_"))
+    libraries = ", ".join(theirs)
     return [*names, *([f"LD_PRELOAD ({libraries})"] if libraries else [])]
 
 

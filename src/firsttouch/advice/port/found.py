@@ -79,7 +79,7 @@ def found(
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
     waits = needed_waits(run, joined, fates, state.places, record)
     name = program_name(command) or "program"
-    findings = [worded_finding(row, record) for row in rows]
+    findings = [worded_finding(row, record, run.runtimes) for row in rows]
     hazard_kinds = {row.rule.name for row in rows if row.to_fix}
     calls = copy_calls(run, fates, state.places)
     return PortFindings(
@@ -187,7 +187,7 @@ def unseen_use(
         parts=sum(block.in_pool == "part" for block in run.blocks),
         named=sum(bool(block.launches) and not _stays_static(block) for block in blocks),
         unrecorded=run.launches - run.unknown - told,
-        is_exact=told > 0,
+        is_exact=told > 0 or "CUDA" not in state.run.apis,
         unknown=run.unknown,
         launches=run.launches,
         not_compared=state.repeated.not_compared,

@@ -31,12 +31,13 @@ _MOST_PARTS = 64
 class FindingWords:
     """What findings of a variant say. text: what happens. unless: the innocent reading that remains of those that are
     only likely. Names in braces stand for a finding's grounds. is_note: nothing has to be fixed before memory is
-    unified.
+    unified. memory: what it is about, if that is memory of the host which an AMD GPU reaches only with XNACK.
     """
 
     text: str
     unless: str = ""
     is_note: bool = False
+    memory: str = ""
 
 
 @dataclass

@@ -16,9 +16,10 @@ from firsttouch.advice.port.port_findings import (
     SearchedHazard,
     StepRecord,
 )
-from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
+from firsttouch.advice.port.rule import Coverage, FindingRow, FindingWords, Hazard
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.base.units import format_size
+from firsttouch.profile.cuda import Runtime
 from firsttouch.profile.headline import short
 from firsttouch.program.needless import WhyNotCompared
 from firsttouch.records.text import join_names
@@ -174,8 +175,10 @@ def other_copies(rows: Sequence[OtherCopies]) -> str:
     )
 
 
-def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> PortFinding:
-    """A finding with its words. record: of a step, by its number."""
+def worded_finding(
+    row: FindingRow, record: Callable[[int], StepRecord], runtimes: Iterable[Runtime] = ()
+) -> PortFinding:
+    """A finding with its words. record: of a step, by its number. runtimes: that the program used, but for CUDA."""
     rule, words = row.rule, row.rule.words[row.variant]
     is_advised = row.certainty != "possible"
     return PortFinding(
@@ -184,7 +187,7 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
         to_fix=row.to_fix,
         text=words.text.format_map(row.grounds),
         reading=words.unless if row.certainty == "likely" else "",
-        strategy=rule.strategy if is_advised else "",
+        strategy=f"{rule.strategy}{_xnack(words, runtimes)}" if is_advised else "",
         link=f"{PAGE}#{rule.chapter}" if is_advised else "",
         bytes=row.bytes,
         count=row.count,
@@ -192,6 +195,16 @@ def worded_finding(row: FindingRow, record: Callable[[int], StepRecord]) -> Port
         places=largest(summed(row.places)),
         records=[*map(record, row.steps)],
     )
+
+
+def _xnack(words: FindingWords, runtimes: Iterable[Runtime]) -> str:
+    """What an AMD GPU needs to reach the memory of a finding, and whether it had that, after a semicolon."""
+    hip = next((runtime for runtime in runtimes if runtime.api == "HIP"), None)
+    if hip is None or not words.memory:
+        return ""
+    features = hip.architecture.split(":")[1:]  # such as gfx90a:sramecc+:xnack-
+    state = ", which was on" if "xnack+" in features else ", which was off" if "xnack-" in features else ""
+    return f"; an AMD GPU reaches {words.memory} only with XNACK{state}"
 
 
 def worded_search(hazard: Hazard) -> SearchedHazard:
@@ -213,11 +226,12 @@ class UnseenUse:
 
     pooled: blocks that an allocator of the program divides, in parts that are not known; parts: parts of others, which
     are assumed. named: blocks that launches name; unrecorded: launches that may use all of these; is_exact: a second
-    run told of others. unknown: launches of which no block is known, of `launches`. not_compared: repeated copies.
-    unwatched: bytes that were copied back, of which it is not known whether the CPU used them; unwatched_inputs: that
-    were copied to buffers which kernels may write, of which it is not known whether the CPU read them again. gpus: that
-    the blocks are on. strange: launches that name memory which no recorded call allocated; outside: copies of such.
-    pool_files: those from which pools are allocated. is_guessed: no launch tells what it names.
+    run told of others, or cannot tell, as of programs without CUDA. unknown: launches of which no block is known, of
+    `launches`. not_compared: repeated copies. unwatched: bytes that were copied back, of which it is not known whether
+    the CPU used them; unwatched_inputs: that were copied to buffers which kernels may write, of which it is not known
+    whether the CPU read them again. gpus: that the blocks are on. strange: launches that name memory which no recorded
+    call allocated; outside: copies of such. pool_files: those from which pools are allocated. is_guessed: no launch
+    tells what it names.
     """
 
     pooled: int

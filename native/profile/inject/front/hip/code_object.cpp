@@ -3,16 +3,16 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <optional>
-
-#include "profile/inject/core/samples.hpp"
 
 namespace firsttouch::hip_front {
 namespace {
 
 constexpr std::string_view bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
-constexpr std::uint64_t most_bundled = 256, most_image_bytes = std::uint64_t(4) << 30;
+constexpr std::uint64_t most_bundled = 256;
 constexpr int most_depth = 32;
 constexpr std::uint32_t amd_metadata = 32;  // NT_AMDGPU_METADATA
 constexpr std::string_view amd_owner{"AMDGPU", 7};
@@ -216,57 +216,35 @@ void add_of_elf(std::string_view elf, KernelParameters& into) {
         if (segment.p_type == PT_NOTE) add_of_notes(part(elf, segment.p_offset, segment.p_filesz), into);
 }
 
-// Calls each(offset, bytes) for the images of a bundle. Returns where its head ends, 0 if it is damaged.
-template <class Each>
-std::uint64_t each_bundled(std::string_view bundle, Each&& each) {
-    std::uint64_t count = 0, at = bundle_magic.size();
-    if (!read(bundle, at, count)) return 0;
-    at += sizeof count;
-    struct {
-        std::uint64_t offset, bytes, name_bytes;
-    } entry;
-    for (std::uint64_t i = 0; i < std::min(count, most_bundled); ++i) {
-        if (!read(bundle, at, entry) || entry.name_bytes > most_image_bytes) return 0;
-        each(entry.offset, entry.bytes);
-        at += sizeof entry + entry.name_bytes;
-    }
-    return at;
-}
-
 }  // namespace
 
 void add_kernels(std::string_view image, KernelParameters& into) {
     if (!image.starts_with(bundle_magic)) return add_of_elf(image, into);
-    each_bundled(image, [&](std::uint64_t at, std::uint64_t bytes) { add_of_elf(part(image, at, bytes), into); });
+    std::uint64_t count = 0, at = bundle_magic.size();
+    if (!read(image, at, count)) return;
+    at += sizeof count;
+    struct {
+        std::uint64_t offset, bytes, name_bytes;
+    } entry;
+    for (std::uint64_t i = 0; i < std::min(count, most_bundled) && read(image, at, entry); ++i) {
+        add_of_elf(part(image, entry.offset, entry.bytes), into);
+        if (entry.name_bytes > image.size()) return;
+        at += sizeof entry + entry.name_bytes;
+    }
 }
 
-// Each part is asked for before it is read. An ELF file ends with the headers of its sections.
-std::uint64_t image_bytes(const void* image) {
-    const auto at = reinterpret_cast<std::uint64_t>(image);
-    const auto readable = [&](std::uint64_t bytes) {
-        if (image == nullptr || bytes > most_image_bytes || at + bytes < at ||
-            !inject::is_readable({.address = at, .bytes = bytes}))
-            return std::string_view();
-        return std::string_view(static_cast<const char*>(image), bytes);
-    };
-    constexpr std::uint64_t head_bytes = 4096;
-    std::string_view head = readable(sizeof(Elf64_Ehdr));
-    std::uint64_t all = 0;
-    if (head.starts_with(bundle_magic)) {
-        for (std::uint64_t size = head_bytes; size > sizeof(Elf64_Ehdr); size /= 2)  // what is there of the head
-            if (const std::string_view more = readable(size); !more.empty()) {
-                head = more;
-                break;
-            }
-        std::uint64_t end = 0;
-        const auto extend = [&](std::uint64_t offset, std::uint64_t bytes) {
-            end = std::max(end, std::min(offset, most_image_bytes) + std::min(bytes, most_image_bytes));
-        };
-        if (each_bundled(head, extend) != 0) all = end;
-    } else if (Elf64_Ehdr file; head.starts_with(ELFMAG) && read(head, 0, file)) {
-        all = std::min(file.e_shoff, most_image_bytes) + std::uint64_t(file.e_shnum) * file.e_shentsize;
+std::string_view readable_from(const void* start) {
+    std::ifstream maps("/proc/self/maps");
+    const auto from = reinterpret_cast<std::uint64_t>(start);
+    std::uint64_t end = from;
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long long first = 0, last = 0;
+        char reads = '-';
+        if (std::sscanf(line.c_str(), "%llx-%llx %c", &first, &last, &reads) != 3) continue;
+        if (first <= end && end < last && reads == 'r') end = last;
+        if (first > end) break;
     }
-    return readable(all).size();
+    return {static_cast<const char*>(start), end - from};
 }
 
 }  // namespace firsttouch::hip_front

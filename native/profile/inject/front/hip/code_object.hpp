@@ -20,7 +20,7 @@ using KernelParameters = std::map<std::string, std::vector<inject::Parameter>, s
 // bundle tells nothing.
 void add_kernels(std::string_view image, KernelParameters& into);
 
-// How large an image is whose size nobody tells, by what is in it; 0 if it is none, or cannot be read.
-std::uint64_t image_bytes(const void* image);
+// Up to where memory of this process can be read, since nobody tells the size of an image.
+std::string_view readable_from(const void* start);
 
 }  // namespace firsttouch::hip_front

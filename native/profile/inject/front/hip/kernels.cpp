@@ -9,9 +9,8 @@ void Kernels::add_linked(const void* module, const void* image) {
     modules_[module] = {.unread = image, .kernels = {}};
 }
 
-void Kernels::add_loaded(const void* module, std::string_view image) {
-    Module made;
-    add_kernels(image, made.kernels);
+void Kernels::add_loaded(const void* module, KernelParameters kernels) {
+    Module made{.kernels = std::move(kernels)};
     const std::scoped_lock lock(mutex_);
     modules_[module] = std::move(made);
 }
@@ -68,7 +67,7 @@ bool Kernels::find_parameters(inject::Handle kernel, std::vector<inject::Paramet
     const auto module = modules_.find(found->second.module);
     if (module == modules_.end()) return false;
     if (const void* const image = std::exchange(module->second.unread, nullptr); image != nullptr)
-        add_kernels({static_cast<const char*>(image), image_bytes(image)}, module->second.kernels);
+        add_kernels(readable_from(image), module->second.kernels);
     const auto known = module->second.kernels.find(*found->second.name);
     if (known == module->second.kernels.end()) return false;
     parameters = known->second;

@@ -27,7 +27,7 @@ class Kernels final : public inject::Kernels {
   public:
     // Of what is linked into the program, and read when one of its kernels is launched: libraries have gigabytes of it.
     void add_linked(const void* module, const void* image);
-    void add_loaded(const void* module, std::string_view image);
+    void add_loaded(const void* module, KernelParameters kernels);
     void remove_module(const void* module);
     // kernel: the function of the host that stands for it, or the runtime's handle.
     void add_kernel(const void* kernel, const void* module, const char* name);

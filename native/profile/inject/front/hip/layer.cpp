@@ -806,7 +806,9 @@ Error w_hipGraphLaunch_spt(Handle g, Stream q) {
 template <class Call>
 Error loaded(const Handle* module, const void* image, Call&& call) {
     return recorded(nothing, call, [&](Recorder&, const RecordedCall&) {
-        kernels().add_loaded(*module, {static_cast<const char*>(image), image_bytes(image)});
+        KernelParameters found;
+        add_kernels(readable_from(image), found);
+        kernels().add_loaded(*module, std::move(found));
     });
 }
 Error w_hipModuleLoadData(Handle* m, const void* image) { return loaded(m, image, REAL(hipModuleLoadData, m, image)); }
@@ -823,8 +825,10 @@ Error w_hipModuleLoad(Handle* m, const char* file) {
                                   : MAP_FAILED;
         close(opened);
         if (content == MAP_FAILED) return;
-        kernels().add_loaded(*m, {static_cast<const char*>(content), static_cast<Size>(state.st_size)});
+        KernelParameters found;
+        add_kernels({static_cast<const char*>(content), static_cast<Size>(state.st_size)}, found);
         munmap(content, static_cast<Size>(state.st_size));
+        kernels().add_loaded(*m, std::move(found));
     });
 }
 Error w_hipModuleUnload(Handle m) {

@@ -47,8 +47,10 @@ class HiddenAllocator(Hazard):
     title = "hidden allocator"
     order = 6
     words = {
-        "container": FindingWords("a container of the C++ library touches the memory first", _REUSED),
-        "library": FindingWords("a library touches the memory first", _REUSED),
+        "container": FindingWords(
+            "a container of the C++ library touches the memory first", _REUSED, memory="memory of malloc"
+        ),
+        "library": FindingWords("a library touches the memory first", _REUSED, memory="memory of malloc"),
     }
     strategy = "give the container an allocator of unified memory, and reserve its final size"
     chapter = "hidden-allocators"

@@ -19,9 +19,11 @@ class StackVariable(Hazard):
     title = "stack variable"
     order = 4
     words = {
-        "blocking": FindingWords("harmless as long as its copies are synchronous", is_note=True),
-        "ended": FindingWords("copied asynchronously, and its function returned before the next synchronization"),
-        "waited": FindingWords("copied asynchronously, and used until the next synchronization"),
+        "blocking": FindingWords("harmless as long as its copies are synchronous", is_note=True, memory="the stack"),
+        "ended": FindingWords(
+            "copied asynchronously, and its function returned before the next synchronization", memory="the stack"
+        ),
+        "waited": FindingWords("copied asynchronously, and used until the next synchronization", memory="the stack"),
     }
     strategy = "use memory that lives until the synchronization"
     chapter = "stack-variables"

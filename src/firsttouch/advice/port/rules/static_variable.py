@@ -12,7 +12,10 @@ class StaticVariable(Hazard):
     name = "static"
     title = "static variable"
     order = 5
-    words = {"device": FindingWords("of the device"), "host": FindingWords("of the host")}
+    words = {
+        "device": FindingWords("of the device"),
+        "host": FindingWords("of the host", memory="static variables of the host"),
+    }
     strategy = "declare the variable managed, or pass a pointer to managed memory"
     chapter = "static-variables"
     steps = (TracedCopy, TracedFill)
