@@ -252,9 +252,11 @@ def test_the_runtime_of_debian_without_a_gpu_fails_as_it_does_and_nothing_is_rec
     assert not any(calls.calls for calls in read_calls(directory))
 
 
-def test_the_preloaded_library_needs_nothing_but_a_few_functions_of_any_c_library(built: Path):
+def test_the_preloaded_library_needs_nothing_but_a_few_functions_of_any_c_library():
     """So that it also loads where the C library is musl, whose loader ends a program that misses one."""
     library = injected_library().with_name(HIP_LIBRARY)
+    if not library.is_file():
+        pytest.skip(f"{library} was not built")
     tools = [shutil.which(name) for name in ("nm", "readelf")]
     if None in tools:
         pytest.skip("no binutils")

@@ -41,16 +41,19 @@ Variable Kernels::variable(const void* symbol) {
 void Kernels::add_managed(const ManagedVariable& variable) {
     const std::scoped_lock lock(mutex_);
     managed_.push_back(variable);
+    awaits_managed_ = true;
 }
 
 std::vector<ManagedVariable> Kernels::take_managed() {
     std::vector<ManagedVariable> taken;
+    if (!awaits_managed_.load(std::memory_order_relaxed)) return taken;
     const std::scoped_lock lock(mutex_);
     std::erase_if(managed_, [&](const ManagedVariable& of) {
         if (*of.address == nullptr) return false;
         taken.push_back(of);
         return true;
     });
+    awaits_managed_ = !managed_.empty();
     return taken;
 }
 

@@ -1,6 +1,7 @@
 // The kernels and static variables that a program registered or loaded.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -58,6 +59,7 @@ class Kernels final : public inject::Kernels {
     std::set<std::string, std::less<>> names_;  // never shrinks: names are handed out
     std::unordered_map<const void*, Variable> variables_;
     std::vector<ManagedVariable> managed_;
+    std::atomic<bool> awaits_managed_{false};  // some of them
 };
 
 }  // namespace firsttouch::hip_front

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "profile/inject/core/front.hpp"
 #include "profile/inject/front/hip/calls.hpp"
@@ -75,7 +76,7 @@ std::string architecture_in(std::string_view properties) {
 // Once, after a call that succeeded.
 void tell_runtime(Recorder& recorder) {
     static std::atomic<bool> is_told{false};
-    if (is_told.exchange(true)) return;
+    if (is_told.load(std::memory_order_relaxed) || is_told.exchange(true)) return;
     constexpr std::size_t most_bytes = 16 << 10;
     std::vector<char> properties(most_bytes + 1);
     int device = 0, version = 0;
@@ -94,11 +95,13 @@ void tell_managed(Recorder& recorder, const RecordedCall& of) {
                              variable.variable.name);
 }
 
+constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
+
 // Makes a call, and tells of it if it succeeded. before, after: steps with the recorder and the call.
 template <class Before, class Call, class After>
 Error recorded(Before&& before, Call&& call, After&& after) {
     const FrontCall front;
-    front.tell(before);
+    if constexpr (!std::is_same_v<std::remove_cvref_t<Before>, std::remove_cv_t<decltype(nothing)>>) front.tell(before);
     const Error error = call();
     if (error == 0)
         front.tell([&](Recorder& recorder, const RecordedCall& of) {
@@ -108,8 +111,6 @@ Error recorded(Before&& before, Call&& call, After&& after) {
         });
     return error;
 }
-constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
-
 #define REAL(name, ...) [&] { return real.name.load(std::memory_order_relaxed)(__VA_ARGS__); }
 
 // ----------------------------------------------------------------------------------------------------------- streams
