@@ -1,5 +1,5 @@
 // Heat spreads on a plate, of which the CPU heats one edge before each frame and looks at the middle after it.
-// This is heat_opencl.c after the changes that `firsttouch port` lists: CPU and device share one buffer, by mappings.
+// This is heat_opencl.c after the changes that `firsttouch advise` lists: the device uses the CPU's array, by mappings.
 // cc -g -O1 -o heat_mapped heat_mapped.c -lOpenCL
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -38,16 +38,17 @@ int main(void) {
     cl_kernel spread = clCreateKernel(program, "spread", &status);
     check(status);
 
-    cl_mem now = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &status);
+    float* plate = aligned_alloc(4096, bytes);
+    memset(plate, 0, bytes);
+    cl_mem now = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, plate, &status);
     check(status);
     cl_mem next = clCreateBuffer(context, CL_MEM_READ_WRITE, bytes, NULL, &status);
     check(status);
     const int length = side;
     const size_t size[2] = {side, side};
     const cl_map_flags use = CL_MAP_READ | CL_MAP_WRITE;
-    float* plate = clEnqueueMapBuffer(queue, now, CL_TRUE, use, 0, bytes, 0, NULL, NULL, &status);
+    clEnqueueMapBuffer(queue, now, CL_TRUE, use, 0, bytes, 0, NULL, NULL, &status);
     check(status);
-    memset(plate, 0, bytes);
     for (int frame = 0; frame < frames; ++frame) {
         for (int x = 0; x < side; ++x) plate[x] = 100.0f * (frame + 1);
         check(clEnqueueUnmapMemObject(queue, now, plate, 0, NULL, NULL));
@@ -57,7 +58,7 @@ int main(void) {
             check(clSetKernelArg(spread, 2, sizeof length, &length));
             check(clEnqueueNDRangeKernel(queue, spread, 2, NULL, size, NULL, 0, NULL, NULL));
         }
-        plate = clEnqueueMapBuffer(queue, now, CL_TRUE, use, 0, bytes, 0, NULL, NULL, &status);
+        clEnqueueMapBuffer(queue, now, CL_TRUE, use, 0, bytes, 0, NULL, NULL, &status);
         check(status);
         printf("frame %d: %.4f\n", frame, plate[20 * side + side / 2]);
     }
@@ -65,5 +66,6 @@ int main(void) {
     check(clFinish(queue));
     check(clReleaseMemObject(now));
     check(clReleaseMemObject(next));
+    free(plate);
     return 0;
 }

@@ -20,7 +20,10 @@ from firsttouch.profile.reading import read
 from firsttouch.profile.symbols.elf import Elf
 from firsttouch.profile.untraced import why_untraced
 
-NAMES = ("libcudart.so.13", "libamdhip64.so.6", "libOpenCL.so.1", "libpocl.so.2", "libomptarget.so.19", "libomp.so.5")
+NAMES = (
+    *("libcudart.so.13", "libamdhip64.so.6", "libOpenCL.so.1", "libpocl.so.2", "libomptarget.so.19", "libomp.so.5"),
+    *("libze_loader.so.1", "libsycl.so.8"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +59,9 @@ def programs(make_once) -> Path:
         ("libcudart", ("CUDA", "libcudart.so.13", "no driver", "libcuda.so.1")),
         ("by-mine", ("CUDA", "libcudart.so.13, which libmine.so needs", "no driver")),
         ("within", ("CUDA", "no driver")),
-        ("libamdhip64", ("HIP", "libamdhip64.so.6", "not traced")),
+        ("libze_loader", ("Level Zero", "libze_loader.so.1", "not traced")),
+        ("libsycl", ("libsycl.so.8", "only what it does by CUDA")),
         ("libpocl", ("libpocl.so.2", "in place of the loader", "not traced")),
-        ("libomptarget", ("libomptarget.so.19", "only what it does by CUDA")),
         ("static", ("static is linked statically", "only programs that it starts")),
     ],
 )
@@ -69,7 +72,9 @@ def test_what_is_not_traced_is_told_by_the_files_of_a_program(
     assert_states(foreseen([str(programs / program), "word"], os.environ), *facts)
 
 
-@pytest.mark.parametrize("program", ["libcudart", "by-mine", "within", "libOpenCL", "libomp", "plain"])
+@pytest.mark.parametrize(
+    "program", ["libcudart", "by-mine", "within", "libOpenCL", "libamdhip64", "libomptarget", "libomp", "plain"]
+)
 def test_of_programs_that_are_traced_nothing_is_said(programs: Path, monkeypatch: pytest.MonkeyPatch, program: str):
     monkeypatch.setenv("FIRSTTOUCH_LIB_CUDA", str(programs / "libcudart.so.13"))
     monkeypatch.setenv("FIRSTTOUCH_LIB_OPENCL_ICD", str(programs / "libpocl.so.2"))
@@ -133,7 +138,8 @@ def mapped(*names: str) -> s.Mappings:
     [
         (("libcudart.so.13.0.48",), ("CUDA was loaded", "no driver", "libcuda.so.1")),
         (("libcudart.so.13", "libcuda.so.580.95.05"), ("CUDA was loaded", "no call of it was recorded")),
-        (("libamdhip64.so.6.4.1",), ("HIP", "libamdhip64.so.6.4.1", "not traced")),
+        (("libamdhip64.so.6.4.1",), ("HIP was loaded", "libamdhip64.so.6.4.1", "no call of it was recorded")),
+        (("libze_loader.so.1.20.1",), ("Level Zero", "libze_loader.so.1.20.1", "not traced")),
         (("libpocl.so.2.9.0",), ("libpocl.so.2.9.0", "in place of the loader")),
         (("libOpenCL.so.1.0.0", "libpocl.so.2.9.0"), ("OpenCL was loaded", "no call of it was recorded")),
         (("libm.so.6", "libomp.so.5"), ("nothing in it used CUDA",)),

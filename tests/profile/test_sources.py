@@ -15,6 +15,7 @@ from tests.texts import assert_states
 from firsttouch import _core
 from firsttouch.machine import libraries
 from firsttouch.machine.tree import Tree
+from firsttouch.profile.fronts import TRACED
 from firsttouch.profile.schema import LayerState
 from firsttouch.profile.sources import LayerSource, sources
 
@@ -59,7 +60,8 @@ def test_this_machine_can_be_sampled() -> None:
     own = of(found, "sampling")
     assert own[0].state.active
     assert_states(own[0].sees, "resident size", "page faults", "(statm, stat)")
-    assert [row.state.layer for row in found][-4:] == ["processes", "faults", "phases", "trace"]
+    layers = dict.fromkeys(row.state.layer for row in found)
+    assert [*layers][-4:] == ["processes", "faults", "phases", "trace"]
     for row in found:
         assert row.sees or row.state.why, "each row says something"
         assert bool(row.sees) == row.state.active
@@ -163,7 +165,7 @@ def library(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
 
 
 def trace(tree: Tree, is_root: bool) -> LayerState:
-    (row,) = of(sources(tree, injected=LOADED, is_root=is_root), "trace")
+    row, *_ = of(sources(tree, injected=LOADED, is_root=is_root), "trace")
     return row.state
 
 
@@ -183,3 +185,14 @@ def test_a_trace_needs_a_driver_cupti_and_permission(monkeypatch: pytest.MonkeyP
     assert state.active, "only a try can tell"
     assert "RmProfilingAdminOnly" in state.why
     assert "NVreg_RestrictProfilingToAdminUsers=0" in state.mend
+
+
+def test_each_interface_that_is_traced_has_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_LIB_OPENCL_ICD", "/there/is/none")
+    rows = of(sources(tree_of(tmp_path / "tree", OWN), injected=LOADED, is_root=True), "trace")
+    assert len(rows) == len(TRACED)
+    for front, row in zip(TRACED[1:], rows[1:], strict=True):
+        assert row.state.active == (front.api != "OpenCL")
+        assert front.api in row.texts[0]
+    (only,) = of(sources(tree_of(tmp_path / "tree", OWN), injected=[LayerState("trace", False, "no library")]), "trace")
+    assert only.state.why == "no library"

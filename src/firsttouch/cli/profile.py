@@ -139,7 +139,7 @@ def command(
         bool,
         typer.Option(
             "--trace",
-            help="Record allocations, copies, kernels and migrations of CUDA, by loading a library into the program.",
+            help="Record allocations, copies and kernels of CUDA, HIP, OpenCL and OpenMP by a library in the program.",
         ),
     ] = False,
     host: Annotated[
@@ -337,7 +337,8 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
     from firsttouch.cli.schemas import SourceOutput, SourcesOutput
     from firsttouch.records.text import join_names
 
-    active = {row.state.layer: row.state.active for row in sources}
+    layers = dict.fromkeys(row.state.layer for row in sources)
+    active = {layer: any(row.state.active for row in sources if row.state.layer == layer) for layer in layers}
     absent = [layer for layer, is_active in active.items() if not is_active]
     seen = f"{len(active) - len(absent)} of {len(active)} layers of a profile are available here"
     return SourcesOutput(

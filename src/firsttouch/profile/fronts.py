@@ -61,7 +61,6 @@ FRONTS = (
         "HIP",
         ["libamdhip64"],
         sections=[".hip_fatbin"],
-        drivers=["hip"],
         traced="allocations, copies, kernels and waits of HIP",
         door="LD_PRELOAD",
     ),
@@ -199,6 +198,6 @@ def untraced_words(front: Front) -> str:
 
 def missing_driver(front: Front) -> str:
     """The driver without which a front does nothing, if there is none on this machine."""
-    if any(not find_library(name).reason for name in front.drivers):
+    if not front.drivers or any(not find_library(name).reason for name in front.drivers):
         return ""
     return join_names([next(iter(LIBRARIES[name].sonames), "of any vendor") for name in front.drivers], "or")

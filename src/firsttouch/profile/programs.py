@@ -59,7 +59,7 @@ KINDS = (
     ProgramKind(
         "Fortran",
         ["CUDA", "OpenCL", "HIP", "OpenMP"],
-        "calls of CUDA, HIP and OpenCL and constructs of OpenMP (LLVM), by line",
+        "calls of CUDA, HIP, OpenCL and constructs of OpenMP (LLVM), by line",
         "constructs of OpenACC",
         _NEVER,
     ),

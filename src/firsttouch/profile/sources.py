@@ -18,6 +18,7 @@ from firsttouch.machine.host import CAP_SYS_ADMIN, has_capability
 from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import process_memory
+from firsttouch.profile.fronts import TRACED, Front, missing_driver
 from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.perf import open_processes
@@ -38,7 +39,7 @@ _SEES = {
     "faults": "who touched pages first (perf events of page faults, with --faults)",
     "phases": "NVTX ranges of the target (a library that NVTX loads into it)",
     "host": "what the CPU writes and reads of host buffers that are copied (userfaultfd, with --host)",
-    "trace": "allocations, copies, kernels and unified-memory events of CUDA (CUPTI, with --trace)",
+    "trace": f"{TRACED[0].traced} (CUPTI, with --trace)",
 }
 
 
@@ -69,7 +70,7 @@ def sources(
     is_root: bool | None = None,
     timeout: float = 10.0,
 ) -> list[LayerSource]:
-    """Rows in the order of `schema.Layer`: several of sampling and gpus, one of each other layer.
+    """Rows in the order of `schema.Layer`: several of sampling, gpus and trace, one of each other layer.
 
     open_perf: tries perf events; None where that makes no sense, as on a test's copy of a machine. injected: whether
     the library can be loaded into the target, from profile.inject.inject_environment. is_root: whether this user is
@@ -81,7 +82,7 @@ def sources(
         *_sampling(tree, process_memory.nodes(tree, gpus)),
         *_gpus(gpus, states),
         *_perf(tree, open_perf),
-        *(_injected(tree, state, root) for state in injected),
+        *(row for state in injected for row in _injected(tree, state, root)),
     ]
 
 
@@ -159,10 +160,17 @@ def _states_by_level(level: int | None) -> list[LayerState]:
     return [LayerState("processes", not reason, reason, mend), LayerState("faults", not reason, reason, mend)]
 
 
-def _injected(tree: Tree, state: LayerState, root: bool) -> LayerSource:
-    if state.layer == "trace" and state.active:
-        state = _trace(tree, state, root)
-    return LayerSource(state, _SEES[state.layer] if state.active else "")
+def _injected(tree: Tree, state: LayerState, root: bool) -> list[LayerSource]:
+    if state.layer != "trace" or not state.active:
+        return [LayerSource(state, _SEES[state.layer] if state.active else "")]
+    state = _trace(tree, state, root)
+    return [LayerSource(state, _SEES["trace"] if state.active else ""), *map(_other_trace, TRACED[1:])]
+
+
+def _other_trace(front: Front) -> LayerSource:
+    """An interface besides CUDA, where the library can be loaded into programs."""
+    why = f"there is no driver of {front.api}" if missing_driver(front) else ""
+    return LayerSource(LayerState("trace", not why, why), "" if why else f"{front.traced} ({front.door}, with --trace)")
 
 
 def _trace(tree: Tree, state: LayerState, root: bool) -> LayerState:
