@@ -101,6 +101,12 @@ def test_a_buffer_that_is_mapped_to_be_copied_is_page_locked_memory(program: Pat
     assert found(run, {}).saved.bytes == BYTES
 
 
+def test_copies_of_a_buffer_that_is_shared_are_not_said_to_be_of_managed_memory(program: Path, tmp_path: Path):
+    findings = found(traced(program, tmp_path, "made-copied"), {})
+    assert [(row.of, row.copies) for row in findings.other_copies] == [("sharing", 2 * STEPS)]
+    assert "managed" not in findings.summary
+
+
 def test_a_kernel_writes_only_what_its_arguments_let_it(program: Path, tmp_path: Path):
     run = traced(program, tmp_path, "copied")
     read, written = (block.number for block in run.blocks)

@@ -121,10 +121,10 @@ def block_use(run: TracedRun) -> ProgramUse:
                 last[life] = max(copies.last, last.get(life, -1))
             if copy.way in ("h2d", "d2h") and copy.device.block != NO_BLOCK:
                 _count_copies(use, run, copies)
-            elif copy.way == "d2d" and any(
-                run.blocks[side.block].kind in MANAGED_KINDS for side in (copy.source, copy.target)
-            ):
-                _add_other(use, "managed", copies)
+            elif copy.way == "d2d":
+                sides = (run.blocks[side.block] for side in (copy.source, copy.target))
+                if (managed := next((block for block in sides if block.kind in MANAGED_KINDS), None)) is not None:
+                    _add_other(use, _other_kind(managed, copy), copies)
         alike.clear()
         for key, number in latest.items():
             for traced_use in named[key]:
@@ -195,7 +195,7 @@ def _add_other(use: ProgramUse, of: OtherCopied, copies: _Alike) -> None:
 
 def _other_kind(block: TracedBlock, copy: TracedCopy) -> OtherCopied:
     if block.kind in MANAGED_KINDS:
-        return "managed"
+        return "sharing" if block.sharing else "managed"
     if block.kind in STATIC_KINDS:
         return "static"
     return "array" if block.kind == "array" else "stack" if copy.call.host == "stack" else "library"

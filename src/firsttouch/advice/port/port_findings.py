@@ -18,7 +18,7 @@ from firsttouch.profile.traced import CallLocation, FailedCallRow
 from firsttouch.program.watched import PAGE_BYTES
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
-OtherCopied: TypeAlias = Literal["managed", "array", "static", "stack", "library"]
+OtherCopied: TypeAlias = Literal["managed", "sharing", "array", "static", "stack", "library"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
 CopyFate: TypeAlias = Literal["dropped", "restoring", "shared", "kept"]
 KeptBecause: TypeAlias = Literal[
@@ -236,8 +236,9 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
 
 class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies between host and device that a unified version makes too, or that are none of `copies` for what they are
-    `of`: memory that is managed already, arrays of the texture units, static variables of the device, variables of the
-    stack, memory that a library of the vendor allocates. Those of managed memory are to and from the device, too.
+    `of`: memory that is managed already, buffers that share memory with the CPU, arrays of the texture units, static
+    variables of the device, variables of the stack, memory that a library of the vendor allocates. Those of the first
+    two are to and from the device, too.
     """
 
     of: OtherCopied

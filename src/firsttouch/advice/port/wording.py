@@ -27,6 +27,7 @@ from firsttouch.records.text import join_names
 PAGE = "docs/porting.md"
 COPIES_OF: Mapping[str, str] = {
     "managed": "of managed memory",
+    "sharing": "of buffers that share memory with the CPU",
     "array": "of arrays of the texture units",
     "static": "of static variables of the device",
     "stack": "of variables of the stack",
