@@ -31,8 +31,8 @@ def is_of_the_system(file: str) -> bool:
 
 
 class CodeLocation(NamedTuple):
-    """function: demangled; source: the file and number the line in it. '' and 0: unknown. near: its own line is that of the
-    code before, as this has none.
+    """function: demangled; source: the file and number the line in it. '' and 0: unknown. near: its own line is that of
+    the code before, as this has none.
 
     Of inlined code, such as that of a std::fill, the line is that of the call, and of several the outermost that is not
     in a header of the system. headers: the other headers of the system that the code is inlined from, or into.
