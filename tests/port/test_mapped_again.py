@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from tests.port.test_port_findings import KIB, MIB, READS, names, of
-from tests.port.traces import Calls
+from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.advice.edits import edits
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.places import Places, lines_of
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.cli.ported import lines
+from firsttouch.profile.schema import Caller
 from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.trace import trace
 
 TIMES = 4
 ALL = 8 * KIB
@@ -177,3 +179,15 @@ def test_the_list_of_changes_has_the_buffers_allocated_once_and_drops_these_copi
     (change,) = edits(rounds.calls.run, rounds.found, Places(names()), STRATEGIES["explicit"])
     assert (change.what, change.count, change.bytes) == ("omit", TIMES - 1, (TIMES - 1) * ALL)
     assert change.text.startswith("allocate these buffers once")
+
+
+@pytest.mark.parametrize(("near", "blocks"), [(False, 1), (True, 2)])
+def test_constructs_whose_calls_have_no_lines_of_their_own_are_told_apart(near: bool, blocks: int):
+    rounds = Rounds()
+    for line in (1, 2):
+        rounds.call(line=line)
+    callers = {
+        (PROGRAM, offset): Caller(file=PROGRAM, offset=offset, function="f", source="/a.c", number=9, near=near)
+        for offset in (1, 2)
+    }
+    assert len(trace(rounds.calls.traced, lambda site: lines_of(site, callers)).blocks) == blocks

@@ -143,7 +143,7 @@ def agree(program: Path) -> int:
     found = find_lines(file.debug_file() or file, addresses, end)
     known = 0
     for address, line in zip(addresses, expected(program, offsets), strict=True):
-        assert found.get(address, [("", 0)])[-1] == line, hex(address)
+        assert found.get(address, [SourceLine()])[-1] == (*line, False), hex(address)
         known += line[1] > 0
     return known
 
@@ -206,11 +206,15 @@ def test_code_of_no_line_has_that_of_the_code_before_it_in_its_function(tmp_path
     assembly.write_text(re.sub(r"(\.loc\s+\d+) [47] ", r"\1 0 ", assembly.read_text()))
     subprocess.run([compiler, assembly, "-o", program], check=True)
     lines: dict[str, set[int]] = {}
+    near: dict[str, set[int]] = {}
     for place in symbolize([(str(program), offset) for offset in offsets_of_code(program, 1)]).values():
         lines.setdefault(place.function, set()).add(place.number)
+        if place.near:
+            near.setdefault(place.function, set()).add(place.number)
     assert lines["first()"] - {6} == {2, 3, 5}
     assert lines["second()"] == {0}
     assert lines["third()"] >= {8, 9}
+    assert near == {"first()": {3}}
 
 
 INLINED = r"""

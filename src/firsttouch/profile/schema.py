@@ -230,13 +230,16 @@ class Symbol(ProfileLine, kw_only=True, tag="symbol"):
 
 
 class Caller(ProfileLine, kw_only=True, tag="caller"):
-    """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`."""
+    """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`. near: the line is that of
+    the code before it, since it has none itself.
+    """
 
     file: str
     offset: NonNegative
     function: str = ""
     source: str = ""
     number: NonNegative = 0
+    near: bool = False
 
 
 class Faults(ProfileLine, kw_only=True, tag="faults"):

@@ -141,7 +141,12 @@ def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
     for (file, offset), place in symbolize(dict.fromkeys(frames)).items():
         if place.function or place.source:
             yield schema.Caller(
-                file=file, offset=offset, function=place.function, source=place.source, number=place.number
+                file=file,
+                offset=offset,
+                function=place.function,
+                source=place.source,
+                number=place.number,
+                near=place.near,
             )
 
 

@@ -100,11 +100,11 @@ def _is_of_python(file: str) -> bool:
 
 def lines_of(site: CallSite, names: CallerTable) -> tuple[Hashable, ...]:
     """What tells a call apart from others: the lines that lead to it, of which a template may have several copies; or
-    the place in the file where the line is unknown.
+    the place in the file where the line is unknown, or is that of other code.
     """
     lines = (names.get((frame.file, frame.offset)) for frame in site)
     return tuple(
-        (line.source, line.number) if line is not None and line.source else (frame.file, frame.offset)
+        (line.source, line.number) if line is not None and line.source and not line.near else (frame.file, frame.offset)
         for frame, line in zip(site, lines, strict=True)
     )
 

@@ -24,10 +24,13 @@ _LONGEST_PATH = 4096
 
 
 class SourceLine(NamedTuple):
-    """A file as the compiler named it, made absolute with its working directory; '' and 0 if unknown."""
+    """A file as the compiler named it, made absolute with its working directory; '' and 0 if unknown. near: it is that
+    of the code before.
+    """
 
     file: str = ""
     line: int = 0
+    near: bool = False
 
 
 def find_lines(
@@ -318,7 +321,7 @@ def _lines(
     program: _LineProgram, addresses: list[int], until: float, begins: Mapping[int, int]
 ) -> dict[int, SourceLine]:
     """Runs a line program and keeps the lines of the wanted addresses, which are sorted. begins: as of `find_lines`."""
-    numbered: dict[int, tuple[int, int]] = {}
+    numbered: dict[int, tuple[int, int, bool]] = {}
     last: tuple[int, int, int] | None = None
     near: tuple[int, int, int] | None = None
     """The last row of this sequence that has a line: line 0 is code of no line, which the compiler added."""
@@ -326,12 +329,17 @@ def _lines(
         if last is not None and last[0] < address:
             for sought in addresses[bisect_left(addresses, last[0]) : bisect_left(addresses, address)]:
                 is_near = not last[2] and near is not None and near[0] >= begins.get(sought, inf)
-                numbered.setdefault(sought, near[1:] if is_near and near is not None else last[1:])
+                row = near if is_near and near is not None else last
+                numbered.setdefault(sought, (row[1], row[2], is_near))
         last = None if ends else (address, file, line)
         near = None if ends else last if line else near
         if count % 4096 == 0 and time.monotonic() > until:
             break
-    return {address: SourceLine(program.path(file), line) for address, (file, line) in numbered.items() if line > 0}
+    return {
+        address: SourceLine(program.path(file), line, near)
+        for address, (file, line, near) in numbered.items()
+        if line > 0
+    }
 
 
 class _DebugReader:

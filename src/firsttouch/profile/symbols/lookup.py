@@ -31,7 +31,8 @@ def is_of_the_system(file: str) -> bool:
 
 
 class CodeLocation(NamedTuple):
-    """function: demangled; source: the file and number the line in it. '' and 0: unknown.
+    """function: demangled; source: the file and number the line in it. '' and 0: unknown. near: its own line is that of
+    the code before, as this has none.
 
     Of inlined code, such as that of a std::fill, the line is that of the call, and of several the outermost that is not
     in a header of the system. headers: the other headers of the system that the code is inlined from, or into.
@@ -41,6 +42,7 @@ class CodeLocation(NamedTuple):
     source: str = ""
     number: int = 0
     headers: tuple[str, ...] = ()
+    near: bool = False
 
 
 def symbolize(
@@ -83,7 +85,8 @@ def _location(function: str, chain: Sequence[SourceLine]) -> CodeLocation:
     """chain: of `lines.find_lines`."""
     place = next((line for line in chain if line.line and not is_of_the_system(line.file)), chain[0])
     headers = dict.fromkeys(line.file for line in chain if is_of_the_system(line.file))
-    return CodeLocation(function, *place, tuple(file for file in headers if file != place.file))
+    others = tuple(file for file in headers if file != place.file)
+    return CodeLocation(function, place.file, place.line, others, chain[-1].near)
 
 
 def _lines(elf: Elf, addresses: list[int], until: float, begins: Mapping[int, int]) -> dict[int, list[SourceLine]]:
