@@ -25,7 +25,7 @@ from tests.port.journals import JournalBytes
 from tests.profile import profiles
 
 from firsttouch.profile.calls import Arguments, ArgumentWord
-from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.recorded import CallFrame, CallSite
 from firsttouch.profile.schema import Caller
 
 PID, TIMES, MOST, LEAST = 100, 4, 5.0, 0.5

@@ -27,7 +27,7 @@ from firsttouch.apps import all_apps
 from firsttouch.model.platform import platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
+from firsttouch.profile.calls import AnyCall, BlockCall, LaunchCall, QueryCall, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.reading import read
 from firsttouch.profile.symbols.names import kernel_name
@@ -53,32 +53,32 @@ def main_run(calls: TracedCalls, sizes: Counter[int]) -> TracedCalls:
     """
     begin, end, alive = 0, len(calls.calls), dict[int, int]()
     for index, call in enumerate(calls.calls):
-        if isinstance(call, CudaQuery) and alive:
+        if isinstance(call, QueryCall) and alive:
             end = index
-        elif isinstance(call, CudaBlock):
+        elif isinstance(call, BlockCall):
             if not call.begins:
                 alive.pop(call.address, None)
             elif call.bytes in sizes:
                 if not alive:
                     begin = index
                 alive[call.address] = call.bytes
-    run, rest = calls.calls[begin:end], [call for call in calls.calls[end:] if isinstance(call, CudaBlock)]
-    kept = [call for call in run if not (isinstance(call, CudaLaunch) and _is_fill(call))]
+    run, rest = calls.calls[begin:end], [call for call in calls.calls[end:] if isinstance(call, BlockCall)]
+    kept = [call for call in run if not (isinstance(call, LaunchCall) and _is_fill(call))]
     return msgspec.structs.replace(calls, calls=[*_before(calls.calls[:begin]), *kept, *rest])
 
 
-def _before(calls: Sequence[CudaCall]) -> list[CudaCall]:
+def _before(calls: Sequence[AnyCall]) -> list[AnyCall]:
     """The blocks that are there before, such as page-locked memory of the harness."""
-    alive: dict[int, CudaCall] = {}
+    alive: dict[int, AnyCall] = {}
     for call in calls:
-        if isinstance(call, CudaBlock) and call.begins:
+        if isinstance(call, BlockCall) and call.begins:
             alive[call.address] = call
-        elif isinstance(call, CudaBlock):
+        elif isinstance(call, BlockCall):
             alive.pop(call.address, None)
     return list(alive.values())
 
 
-def _is_fill(call: CudaLaunch) -> bool:
+def _is_fill(call: LaunchCall) -> bool:
     return call.arguments is not None and kernel_name(call.arguments.kernel) == FILLS
 
 
@@ -100,7 +100,7 @@ def workers(directory: Path, profile: Profile) -> list[TracedCalls]:
     """The processes that launched kernels, in the order in which they did."""
     launches = {}
     for calls in read_calls(directory, profile.callers):
-        first = next((call.t for call in calls.calls if isinstance(call, CudaLaunch)), None)
+        first = next((call.t for call in calls.calls if isinstance(call, LaunchCall)), None)
         if first is not None:
             launches[first] = calls
     return [launches[first] for first in sorted(launches)]

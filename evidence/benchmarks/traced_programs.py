@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from firsttouch.profile.calls import Arguments, ArgumentWord, CudaBlock, CudaCall, CudaLaunch, CudaMove, TracedCalls
+from firsttouch.profile.calls import AnyCall, Arguments, ArgumentWord, BlockCall, LaunchCall, MoveCall, TracedCalls
 from firsttouch.program.program import Item, Repeat
 from firsttouch.program.trace import trace
 from firsttouch.program.traced import program_of_trace
@@ -21,13 +21,13 @@ MIB = 1 << 20
 DEVICE, HOST = 0x7F0000000000, 1 << 32
 
 
-def block(number: int) -> CudaBlock:
+def block(number: int) -> BlockCall:
     address = DEVICE + number * 16 * MIB
-    return CudaBlock(t=0.0, correlation=0, address=address, bytes=16 * MIB, begins=True, kind="device")
+    return BlockCall(t=0.0, correlation=0, address=address, bytes=16 * MIB, begins=True, kind="device")
 
 
-def launches(names: list[Arguments], order: Callable[[int], int], count: int) -> list[CudaCall]:
-    return [CudaLaunch(t=n * 1e-6, correlation=n + 1, arguments=names[order(n)]) for n in range(count)]
+def launches(names: list[Arguments], order: Callable[[int], int], count: int) -> list[AnyCall]:
+    return [LaunchCall(t=n * 1e-6, correlation=n + 1, arguments=names[order(n)]) for n in range(count)]
 
 
 def arguments(number: int) -> Arguments:
@@ -36,14 +36,14 @@ def arguments(number: int) -> Arguments:
     return Arguments(f"_Z7kernel{number % 10}PfS_S_S_S_S_S_S_", words)
 
 
-def traces() -> dict[str, list[CudaCall]]:
+def traces() -> dict[str, list[AnyCall]]:
     chosen, names = random.Random(1), [arguments(n) for n in range(1000)]
-    blocks: list[CudaCall] = [block(n) for n in range(8)]
+    blocks: list[AnyCall] = [block(n) for n in range(8)]
     copy = {"what": "copy", "bytes": 4, "blocking": True}
     solver = [
-        CudaMove(t=0.0, correlation=0, source=HOST, target=DEVICE, **copy),
+        MoveCall(t=0.0, correlation=0, source=HOST, target=DEVICE, **copy),
         *launches(names[:3], lambda n: n % 3, 7),
-        CudaMove(t=0.0, correlation=0, source=DEVICE, target=HOST, **copy),
+        MoveCall(t=0.0, correlation=0, source=DEVICE, target=HOST, **copy),
     ]
     return {
         "one kernel": [*blocks, *launches(names, lambda n: 0, CALLS)],

@@ -15,7 +15,7 @@ from firsttouch.advice.output import answer
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.traced import TracedProgram, advise_traced
-from firsttouch.profile.cuda import Runtime
+from firsttouch.profile.recorded import Runtime
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedRun, trace
 from firsttouch.program.traced import program_of_trace

@@ -11,21 +11,21 @@ from tests.profile import profiles
 
 from firsttouch import _core
 from firsttouch.profile.calls import (
+    AnyCall,
     Arguments,
-    CudaBlock,
-    CudaCall,
-    CudaLaunch,
-    CudaMove,
-    CudaPointers,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
     HostPlace,
     HostUse,
+    LaunchCall,
+    MoveCall,
     MoveKind,
+    PointersCall,
+    QueryCall,
     TracedCalls,
+    WaitCall,
     WaitKind,
 )
-from firsttouch.profile.cuda import CallFrame, CallSite, MemoryKind
+from firsttouch.profile.recorded import CallFrame, CallSite, MemoryKind
 from firsttouch.profile.schema import Caller, ProfileLine
 
 VERSION = 3
@@ -109,33 +109,33 @@ class JournalBytes:
                      sizes_known=arguments.sizes_known)  # fmt: skip
         return self._arguments[arguments]
 
-    def call(self, call: CudaCall) -> None:
+    def call(self, call: AnyCall) -> None:
         time = round(call.t * 1e9)
-        if isinstance(call, CudaLaunch):
+        if isinstance(call, LaunchCall):
             numbers = {"arguments": self.arguments(call.arguments), "site": self.site(call.site)}
             flags = call.captured + 4 * call.cooperative
             self.add("launch", time=time, correlation=call.correlation, flags=flags, **numbers)
-        elif isinstance(call, CudaMove):
+        elif isinstance(call, MoveCall):
             self._move(call, time)
-        elif isinstance(call, CudaPointers):
+        elif isinstance(call, PointersCall):
             more = struct.pack(f"<{len(call.addresses)}Q", *call.addresses)
             self.add("pointers", more, time=time, target=call.target, correlation=call.correlation,
                      addresses=len(call.addresses))  # fmt: skip
-        elif isinstance(call, CudaBlock):
+        elif isinstance(call, BlockCall):
             self.add("call", time=time, correlation=call.correlation, site=self.site(call.site))
             kind = get_args(MemoryKind).index(call.kind)
             self.add("block", time=time, address=call.address, bytes=call.bytes, correlation=call.correlation,
                      name=self.text(call.name), begins=call.begins, memory=kind)  # fmt: skip
-        elif isinstance(call, CudaWait):
+        elif isinstance(call, WaitCall):
             what = get_args(WaitKind).index(call.what)
             self.add("wait", time=time, stack=call.stack, thread=call.thread, what=what, site=self.site(call.site),
                      **self._began(call))  # fmt: skip
         elif isinstance(call, HostUse):
             self._host_use(call, time)
-        elif isinstance(call, CudaQuery):
+        elif isinstance(call, QueryCall):
             self.add("query", time=time, free=call.free, total=call.total, site=self.site(call.site))
 
-    def _began(self, call: CudaMove | CudaWait) -> dict[str, int]:
+    def _began(self, call: MoveCall | WaitCall) -> dict[str, int]:
         return {"began": round((call.began or 0) * 1e9)} if self.version > 2 else {}
 
     def _host_use(self, use: HostUse, time: int) -> None:
@@ -147,7 +147,7 @@ class JournalBytes:
         self.add("host", more, since=round(use.since * 1e9), time=time, address=use.address, bytes=use.bytes,
                  pages=pages, read=read, pieces=len(pieces), flags=flags)  # fmt: skip
 
-    def _move(self, call: CudaMove, time: int) -> None:
+    def _move(self, call: MoveCall, time: int) -> None:
         flags = call.captured + 4 * call.blocking + 8 * (call.sample is not None) + 16 * (call.before is not None)
         same = ("source", "target", "bytes", "rows", "source_pitch", "target_pitch", "correlation", "thread", "device",
                 "stream", "advice")  # fmt: skip

@@ -12,7 +12,7 @@ from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.program.trace import TracedAllocation, TracedLaunch
 from firsttouch.program.traced import program_of_trace
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from firsttouch.advice.port.places import Places, blocks_told_apart, where_allocated
-from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.recorded import CallFrame, CallSite
 
 
 def site(*words: str) -> CallSite:

@@ -14,7 +14,7 @@ from tests.texts import assert_states
 
 from firsttouch import _core
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaLaunch, CudaMove, CudaWait, HostUse, TracedCalls
+from firsttouch.profile.calls import HostUse, LaunchCall, MoveCall, TracedCalls, WaitCall
 from firsttouch.profile.inject import HOST_VARIABLE
 
 PAGE, PAGES = 4096, 1500
@@ -69,13 +69,13 @@ def test_pages_equal_what_the_program_wrote(how: str, cuda: PlayedCuda, tmp_path
             assert use.read is not None
             assert 0 <= use.read // PAGE - read <= 32  # the kernel may mark a few pages besides
 
-    launches = [each.t for each in calls.calls if isinstance(each, CudaLaunch)]
-    waits = [each.t for each in calls.calls if isinstance(each, CudaWait) and each.what != "copy"]
+    launches = [each.t for each in calls.calls if isinstance(each, LaunchCall)]
+    waits = [each.t for each in calls.calls if isinstance(each, WaitCall) and each.what != "copy"]
     assert (pending.since, pending.t, quiet.since, quiet.t) == (launches[2], waits[2], launches[0], waits[1])
     assert calls.calls.index(pending) < next(
-        place for place, each in enumerate(calls.calls) if isinstance(each, CudaWait) and each.t == pending.t
+        place for place, each in enumerate(calls.calls) if isinstance(each, WaitCall) and each.t == pending.t
     )
-    copies = [each.t for each in calls.calls if isinstance(each, CudaMove)]
+    copies = [each.t for each in calls.calls if isinstance(each, MoveCall)]
     for use, copy, following in zip((first, between, unwritten), copies, copies[1:], strict=False):
         assert copy <= use.since <= use.t <= following
     assert calls.incomplete == ()

@@ -9,7 +9,7 @@ from tests.port.played import FIXTURES
 from tests.profile import injected
 
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaBlock, CudaLaunch, CudaMove, CudaWait
+from firsttouch.profile.calls import BlockCall, LaunchCall, MoveCall, WaitCall
 from firsttouch.profile.inject import injected_library
 from firsttouch.profile.journal import read_journals
 from firsttouch.program.trace import trace
@@ -39,12 +39,12 @@ def told(program: Path, directory: Path, form: str) -> str:
 def test_what_comes_back_is_looked_at_when_the_construct_has_waited(runtime: Path, tmp_path: Path, form: str):
     assert told(runtime, tmp_path, form) == "told"
     (calls,) = read_calls(tmp_path)
-    into, back = (call for call in calls.calls if isinstance(call, CudaMove))
+    into, back = (call for call in calls.calls if isinstance(call, MoveCall))
     assert (into.bytes, back.bytes, back.blocking) == (BYTES, BYTES, True)
     assert back.before == into.sample
     assert back.sample not in (None, into.sample)
-    kinds = [type(call) for call in calls.calls if isinstance(call, CudaLaunch | CudaWait | CudaBlock)]
-    assert kinds.index(CudaLaunch) < kinds.index(CudaWait, kinds.index(CudaLaunch))
+    kinds = [type(call) for call in calls.calls if isinstance(call, LaunchCall | WaitCall | BlockCall)]
+    assert kinds.index(LaunchCall) < kinds.index(WaitCall, kinds.index(LaunchCall))
     run = trace(calls)
     assert run.unknown == 0
     assert [life.end is not None for block in run.blocks for life in block.lives] == [True]
@@ -54,10 +54,10 @@ def test_a_construct_that_frees_later_has_not_waited(runtime: Path, tmp_path: Pa
     """The bytes that come back are not there yet, so that nothing is said of them."""
     told(runtime, tmp_path, "deferred")
     (calls,) = read_calls(tmp_path)
-    _, back = (call for call in calls.calls if isinstance(call, CudaMove))
+    _, back = (call for call in calls.calls if isinstance(call, MoveCall))
     assert (back.blocking, back.sample) == (False, None)
-    launch = next(n for n, call in enumerate(calls.calls) if isinstance(call, CudaLaunch))
-    assert not any(isinstance(call, CudaWait) for call in calls.calls[launch:])
+    launch = next(n for n, call in enumerate(calls.calls) if isinstance(call, LaunchCall))
+    assert not any(isinstance(call, WaitCall) for call in calls.calls[launch:])
 
 
 def test_memory_that_the_program_associates_is_a_buffer_while_it_is(runtime: Path, tmp_path: Path):

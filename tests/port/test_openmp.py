@@ -20,7 +20,7 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaWait
+from firsttouch.profile.calls import WaitCall
 from firsttouch.profile.inject import OPENMP_VARIABLE, inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.symbols.lookup import symbolize
@@ -151,9 +151,9 @@ def test_a_region_is_taken_to_use_all_that_is_mapped_and_that_is_said(program: P
 
 def test_the_program_waits_where_a_construct_with_a_region_ends(program: Path, tmp_path: Path):
     run = traced(program, tmp_path, "update")
-    kinds = [type(step) for step in run.steps if isinstance(step, TracedLaunch | TracedCopy | CudaWait)]
+    kinds = [type(step) for step in run.steps if isinstance(step, TracedLaunch | TracedCopy | WaitCall)]
     launch = kinds.index(TracedLaunch)
-    assert kinds[launch + 1] is CudaWait
+    assert kinds[launch + 1] is WaitCall
 
 
 def test_calls_are_told_by_the_lines_of_constructs(program: Path, tmp_path: Path):

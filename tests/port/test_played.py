@@ -9,7 +9,7 @@ from tests.port.played import FIXTURES, PlayedCuda
 from tests.profile.injected import only_journal
 
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaBlock, CudaLaunch, CudaWait
+from firsttouch.profile.calls import BlockCall, LaunchCall, WaitCall
 
 
 def test_a_program_runs_and_is_recorded(cuda: PlayedCuda, tmp_path: Path) -> None:
@@ -32,8 +32,8 @@ def test_what_is_captured_runs_when_its_graph_is_launched(cuda: PlayedCuda, tmp_
 def test_each_launch_has_its_arguments(cuda: PlayedCuda, tmp_path: Path, carries: str) -> None:
     more = {"STANDIN_CUDA_FUNCTIONS": "1"} if carries == "functions" else {}
     (traced,) = read_calls(cuda.trace(FIXTURES / "kernels.c", tmp_path, more=more))
-    a, b = (call.address for call in traced.calls if isinstance(call, CudaBlock))
-    launches = [call.arguments for call in traced.calls if isinstance(call, CudaLaunch)]
+    a, b = (call.address for call in traced.calls if isinstance(call, BlockCall))
+    launches = [call.arguments for call in traced.calls if isinstance(call, LaunchCall)]
     assert [launch and [(word.parameter, word.address) for word in launch.words] for launch in launches] == [
         [(0, a)],
         [(1, b)],
@@ -47,9 +47,9 @@ def test_a_free_is_a_wait_but_for_what_is_freed_in_the_order_of_a_stream(cuda: P
     (traced,) = read_calls(cuda.trace(FIXTURES / "frees.c", tmp_path))
     waited: list[bool] = []
     for call in traced.calls:
-        if isinstance(call, CudaLaunch):
+        if isinstance(call, LaunchCall):
             waited.append(False)
-        elif isinstance(call, CudaWait):
+        elif isinstance(call, WaitCall):
             assert call.what == "free"
             waited[-1] = True
     assert waited == [True, True, False, False]  # cudaFree, cudaFreeHost, cudaFree and cudaFreeAsync of cudaMallocAsync

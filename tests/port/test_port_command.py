@@ -25,8 +25,8 @@ from firsttouch.advice.port.reading import traced_run
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import port as cli
 from firsttouch.engine import reporting
-from firsttouch.profile.cuda import FailedCalls
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import FailedCalls
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.program import decode

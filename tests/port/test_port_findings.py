@@ -18,8 +18,8 @@ from firsttouch.advice.port.found import found, program_state, search, unseen_us
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.rule import FindingRow
 from firsttouch.advice.port.wording import UnseenUse, unseen_sentences
-from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.schema import TOUCH_GRANULE, Caller, LayerState, TouchSamples
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.touches import TouchIndex

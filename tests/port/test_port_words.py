@@ -29,8 +29,8 @@ from firsttouch.advice.port.wording import (
     worded_finding,
 )
 from firsttouch.cli.ported import MOST_LINES, lines
-from firsttouch.profile.cuda import Runtime
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import Runtime
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.ported import ported_page
 

@@ -19,9 +19,9 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.reading import findings_of, traced_run
 from firsttouch.cli.ported import lines
-from firsttouch.profile.calls import CudaBlock
-from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.calls import BlockCall
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.schema import TOUCH_GRANULE, Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.trace import trace
@@ -121,7 +121,7 @@ def temporary(
         calls.copy(0x7FFF0000, storage + 4 * KIB, 4, host="stack", line=5)
         if freed:
             calls.free(storage)
-            place = next(n for n in (-1, -2) if isinstance(calls.calls[n], CudaBlock))
+            place = next(n for n in (-1, -2) if isinstance(calls.calls[n], BlockCall))
             site = tuple(CallFrame(PROGRAM, line) for line in freed)
             calls.calls[place] = msgspec.structs.replace(calls.calls[place], site=site)
     known = {key: caller for key, caller in names(functions).items() if file == PROGRAM or key[1] != 70}

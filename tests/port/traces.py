@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from firsttouch.profile.calls import (
+    AnyCall,
     Arguments,
     ArgumentWord,
-    CudaBlock,
-    CudaCall,
-    CudaLaunch,
-    CudaMove,
-    CudaPointers,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
     HostUse,
+    LaunchCall,
+    MoveCall,
+    PointersCall,
+    QueryCall,
     TracedCalls,
+    WaitCall,
 )
-from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.recorded import CallFrame, CallSite
 from firsttouch.program.trace import TracedRun, trace
 
 DEVICE_BASE = 0x7F0000000000
@@ -40,9 +40,9 @@ class Calls:
     """
 
     def __init__(self, pid: int = 1) -> None:
-        self.pid, self.calls, self.durations = pid, list[CudaCall](), dict[int, float]()
+        self.pid, self.calls, self.durations = pid, list[AnyCall](), dict[int, float]()
         self._t, self._next, self._next_host = 0.0, DEVICE_BASE, HOST_BASE
-        self._alive: dict[int, CudaBlock] = {}
+        self._alive: dict[int, BlockCall] = {}
         self._freed: dict[int, list[int]] = {}
 
     def _when(self, seconds: float | None = None) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Calls:
         else:
             address, self._next = self._next, self._next + -(-nbytes // 512) * 512 + 512
         more = {"reserved": 0, "site": at(line), **more}
-        call = CudaBlock(**self._when(), address=address, bytes=nbytes, begins=True, kind=kind, name=name, **more)
+        call = BlockCall(**self._when(), address=address, bytes=nbytes, begins=True, kind=kind, name=name, **more)
         self.calls.append(call)
         self._alive[address] = call
         return address
@@ -80,16 +80,16 @@ class Calls:
         begun = self._alive.pop(address)
         self._freed.setdefault(begun.bytes, []).append(address)
         self.calls.append(
-            CudaBlock(**self._when(), address=address, bytes=0, begins=False, kind=begun.kind, site=at(line))
+            BlockCall(**self._when(), address=address, bytes=0, begins=False, kind=begun.kind, site=at(line))
         )
         if waits and self._has_work():
             self.wait("free")
 
     def _has_work(self) -> bool:
         for call in reversed(self.calls):
-            if isinstance(call, CudaWait) or (isinstance(call, CudaMove) and call.blocking):
+            if isinstance(call, WaitCall) or (isinstance(call, MoveCall) and call.blocking):
                 return False
-            if isinstance(call, CudaMove | CudaLaunch):
+            if isinstance(call, MoveCall | LaunchCall):
                 return True
         return False
 
@@ -99,17 +99,17 @@ class Calls:
         """A copy, which blocks if not told otherwise. Returns its correlation."""
         more = {"blocking": True, "site": at(line), **more}
         when = self._when(seconds)
-        self.calls.append(CudaMove(**when, what="copy", source=source, target=target, bytes=nbytes, **more))
+        self.calls.append(MoveCall(**when, what="copy", source=source, target=target, bytes=nbytes, **more))
         return when["correlation"]
 
     def fill(self, target: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any) -> None:
         when = self._when(seconds)
-        self.calls.append(CudaMove(**when, what="fill", source=0, target=target, bytes=nbytes, site=at(line), **more))
+        self.calls.append(MoveCall(**when, what="fill", source=0, target=target, bytes=nbytes, site=at(line), **more))
 
     def pointers(self, target: int, *addresses: int, correlation: int = 0) -> None:
         """What the last copy held of addresses, if no other is told by its correlation."""
         correlation = correlation or len(self.calls)
-        self.calls.append(CudaPointers(t=self._t, correlation=correlation, target=target, addresses=addresses))
+        self.calls.append(PointersCall(t=self._t, correlation=correlation, target=target, addresses=addresses))
 
     def launch(
         self, *addresses: int, kernel: str = KERNEL, seconds: float | None = None, line: int = 0, **more: Any
@@ -117,13 +117,13 @@ class Calls:
         """A launch with these addresses as its parameters, in order; 0 is one that is no address."""
         words = tuple(ArgumentWord(n, 0, address) for n, address in enumerate(addresses) if address)
         arguments = Arguments(kernel, words, sizes_known=True)
-        self.calls.append(CudaLaunch(**{"arguments": arguments, "site": at(line), **self._when(seconds), **more}))
+        self.calls.append(LaunchCall(**{"arguments": arguments, "site": at(line), **self._when(seconds), **more}))
 
     def wait(self, what: Any = "context", thread: int = 0, stack: int = 0, *, line: int = 0) -> None:
-        self.calls.append(CudaWait(t=self._when()["t"], thread=thread, what=what, stack=stack, site=at(line)))
+        self.calls.append(WaitCall(t=self._when()["t"], thread=thread, what=what, stack=stack, site=at(line)))
 
     def query(self, free: int, total: int, *, line: int = 0, vendor: bool = False) -> None:
-        self.calls.append(CudaQuery(t=self._when()["t"], free=free, total=total, site=at(line), vendor=vendor))
+        self.calls.append(QueryCall(t=self._when()["t"], free=free, total=total, site=at(line), vendor=vendor))
 
     def host_use(self, address: int, nbytes: int, writes: Any = (), read: int | None = None, **more: Any) -> None:
         """What the CPU did with a range since the last call."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.inject import inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
+from firsttouch.profile.recorded import ProcessJournal
 
 TOP = Path(__file__).parents[2]
 HERE = Path(__file__).parent

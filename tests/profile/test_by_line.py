@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.profile.timed import DEVICE, HOST, MIB, NAMES, PYTHON, SCRIPT, TORCH, TimedProgram, line, training
 
 from firsttouch.profile.by_line import TracedProcess, by_line
-from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.link import ReachedSpeed, TimedCopy
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.user_lines import UserPlaces
 from firsttouch.report.line_words import groups_of, line_texts
 

@@ -18,17 +18,17 @@ from firsttouch import _core
 from firsttouch.base.errors import UsageError
 from firsttouch.profile.call_journal import frames, read_calls
 from firsttouch.profile.calls import (
+    AnyCall,
     Arguments,
-    CudaBlock,
-    CudaCall,
-    CudaLaunch,
-    CudaMove,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
+    LaunchCall,
+    MoveCall,
+    QueryCall,
     TracedCalls,
+    WaitCall,
 )
-from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.journal import read_journals
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.schema import Caller
 from firsttouch.profile.traced import CallLocation, place_of
 
@@ -48,7 +48,7 @@ def everything() -> Calls:
     return calls
 
 
-def rounded(calls: Sequence[CudaCall]) -> list[CudaCall]:
+def rounded(calls: Sequence[AnyCall]) -> list[AnyCall]:
     """Times to the nanosecond."""
     return [msgspec.structs.replace(call, t=round(call.t, 9)) for call in calls]
 
@@ -95,7 +95,7 @@ def test_launches_of_a_graph_have_the_times_of_its_kernels(tmp_path: Path):
         made.add("kernel", start_stamp=start * 10**9, end_stamp=(start + seconds) * 10**9, correlation=correlation,
                  name=number, shape=1, graph_node=5)  # fmt: skip
     (traced,) = read_calls(written(tmp_path, made))
-    launches = [call for call in traced.calls if isinstance(call, CudaLaunch)]
+    launches = [call for call in traced.calls if isinstance(call, LaunchCall)]
     assert [(call.graph, call.captured) for call in launches] == [(False, True)] + 7 * [(True, False)]
     assert len({call.correlation for call in launches}) == 8
     times = [traced.durations.get(call.correlation) for call in launches]
@@ -129,7 +129,7 @@ def times_of(tmp_path: Path, correlation: int, asked: Sequence[_Ran], recorded: 
         made.add("copy", start_stamp=one.start * 10**9, end_stamp=one.end * 10**9, correlation=correlation,
                  direction=one.recorded, bytes=one.nbytes)  # fmt: skip
     (traced,) = read_calls(written(tmp_path, made))
-    moves = [call for call in traced.calls if isinstance(call, CudaMove)]
+    moves = [call for call in traced.calls if isinstance(call, MoveCall)]
     assert {move.of_call for move in moves} == {correlation}
     return [traced.durations.get(move.correlation) for move in moves]
 
@@ -233,12 +233,12 @@ def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):
         made.add("move", time=40 * 10**9, bytes=8, flags=2, correlation=correlation)
     (traced,) = read_calls(written(tmp_path, made))
     first, variable, second, block, *moves = traced.calls
-    assert [move.captured for move in moves if isinstance(move, CudaMove)] == [False, True]
-    assert isinstance(first, CudaLaunch)
-    assert isinstance(second, CudaLaunch)
+    assert [move.captured for move in moves if isinstance(move, MoveCall)] == [False, True]
+    assert isinstance(first, LaunchCall)
+    assert isinstance(second, LaunchCall)
     assert (first.captured, second.captured) == (False, True)
-    assert isinstance(variable, CudaBlock)
-    assert isinstance(block, CudaBlock)
+    assert isinstance(variable, BlockCall)
+    assert isinstance(block, BlockCall)
     assert (variable.kind, variable.name, variable.device, block.device) == ("device_static", "table", 1, 2)
     assert traced.durations[4] == 2.0
 
@@ -250,9 +250,9 @@ def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):
 )  # fmt: skip
 def test_queries_of_libraries_of_the_vendor_are_told_from_those_of_the_program(file: str, vendor: bool, tmp_path: Path):
     made = Calls()
-    made.calls.append(CudaQuery(t=1.0, free=1, total=2, site=(CallFrame(file, 4), *at(3))))
+    made.calls.append(QueryCall(t=1.0, free=1, total=2, site=(CallFrame(file, 4), *at(3))))
     (traced,) = read_calls(written(tmp_path, journal(made.traced)))
-    assert [call.vendor for call in traced.calls if isinstance(call, CudaQuery)] == [vendor]
+    assert [call.vendor for call in traced.calls if isinstance(call, QueryCall)] == [vendor]
 
 
 def test_a_call_from_python_is_at_its_line(tmp_path: Path):
@@ -262,10 +262,10 @@ def test_a_call_from_python_is_at_its_line(tmp_path: Path):
         CallFrame("/me/größe.py", 12, "<lambda>"),
         CallFrame("/me/größe.py", 30, "main"),
     )
-    made.calls.append(CudaQuery(t=1.0, free=1, total=2, site=site))
+    made.calls.append(QueryCall(t=1.0, free=1, total=2, site=site))
     folder = written(tmp_path, journal(made.traced))
     ((query,),) = [traced.calls for traced in read_calls(folder)]
-    assert isinstance(query, CudaQuery)
+    assert isinstance(query, QueryCall)
     assert query.site == site
     assert frames(folder) == [("/me/own.so", 64)]
     assert place_of(site[1:], {}) == CallLocation("<lambda>", "/me/größe.py", 12, "/me/größe.py")
@@ -280,8 +280,8 @@ def test_a_wait_has_the_stack_pointer_of_the_program_and_not_of_a_runtime_within
     made.add("move", bytes=4, stack=1000, site=1, flags=4)
     names = {("/app", 1): Caller(file="/app", offset=1, function="cudaDeviceSynchronize")}
     (known,), (unknown,) = read_calls(written(tmp_path, made), names), read_calls(tmp_path)
-    assert [call.stack for call in known.calls if isinstance(call, CudaWait)] == [1096, 1096]
-    assert [call.stack for call in unknown.calls if isinstance(call, CudaWait)] == [1000, 1000]
+    assert [call.stack for call in known.calls if isinstance(call, WaitCall)] == [1096, 1096]
+    assert [call.stack for call in unknown.calls if isinstance(call, WaitCall)] == [1000, 1000]
 
 
 def test_what_is_missing_is_said(tmp_path: Path):
@@ -374,7 +374,7 @@ def test_a_block_has_the_number_of_the_reserved_range_that_it_is_mapped_into(tmp
     ):
         made.add(record, time=time, **fields)
     (calls,) = read_calls(written(tmp_path, made))
-    assert [call.reserved for call in calls.calls if isinstance(call, CudaBlock)] == [1, 2, 0, 0, 3]
+    assert [call.reserved for call in calls.calls if isinstance(call, BlockCall)] == [1, 2, 0, 0, 3]
 
 
 def test_older_journals_do_not_tell_what_is_reserved(tmp_path: Path):
@@ -382,4 +382,4 @@ def test_older_journals_do_not_tell_what_is_reserved(tmp_path: Path):
     made.add("clocks", stamp=0, time=0)
     made.add("block", address=4096, bytes=4096, begins=1, memory=3)
     (calls,) = read_calls(written(tmp_path, made))
-    assert [call.reserved for call in calls.calls if isinstance(call, CudaBlock)] == [None]
+    assert [call.reserved for call in calls.calls if isinstance(call, BlockCall)] == [None]

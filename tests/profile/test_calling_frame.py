@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.schema import Caller
 from firsttouch.profile.traced import place_of
 

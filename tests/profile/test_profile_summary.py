@@ -8,10 +8,10 @@ from tests.texts import assert_states
 from firsttouch.base.units import format_seconds
 from firsttouch.cli.profiled import lines
 from firsttouch.profile import schema as s
-from firsttouch.profile.cuda import CudaAllocation, CudaFree, ProcessJournal
 from firsttouch.profile.headline import headline, how_ended
 from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import ProcessJournal, RecordedAllocation, RecordedFree
 from firsttouch.profile.summarise import MOST_PROCESSES, summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report.profile_tables import answer
@@ -333,9 +333,9 @@ def allocating(*blocks, pid=100, device=0):
     journal = ProcessJournal(pid=pid, opened=0.0, traced=True)
     for n, (t, kind, size, end) in enumerate(blocks):
         about = {"address": (n + 1) << 40, "bytes": size * MiB, "kind": kind, "device": device}
-        journal.allocations.append(CudaAllocation(t=CLOCK + t, **about))
+        journal.allocations.append(RecordedAllocation(t=CLOCK + t, **about))
         if end is not None:
-            journal.frees.append(CudaFree(t=CLOCK + end, **about))
+            journal.frees.append(RecordedFree(t=CLOCK + end, **about))
     return journal
 
 

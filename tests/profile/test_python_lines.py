@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.profile.injected import HERE, environment, only_journal, run
 
-from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.profiler import ProfileCall, profile
 from firsttouch.profile.reading import read
+from firsttouch.profile.recorded import ProcessJournal
 from firsttouch.profile.summarise import summarise
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")

@@ -8,17 +8,17 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from firsttouch.profile.cuda import (
+from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.recorded import (
     CallFrame,
     CallSite,
-    CudaAllocation,
-    CudaCopy,
-    CudaFree,
-    CudaKernel,
     MemoryKind,
     ProcessJournal,
+    RecordedAllocation,
+    RecordedCopy,
+    RecordedFree,
+    RecordedKernel,
 )
-from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.trace import (
     alive,
     by_kernel,
@@ -43,16 +43,18 @@ def gpu_fault(start: float, address: int = 0, count: int = 1, device: int = 0) -
     return MemoryEvent("gpu_fault", start, start + 0.25, address, 0, count, f"cuda:{device}", "", "read")
 
 
-def allocated(t: float, address: int, size: int, site: CallSite = GRID, kind: MemoryKind = "managed") -> CudaAllocation:
-    return CudaAllocation(t=t, address=address, bytes=size, kind=kind, device=0, site=site)
+def allocated(
+    t: float, address: int, size: int, site: CallSite = GRID, kind: MemoryKind = "managed"
+) -> RecordedAllocation:
+    return RecordedAllocation(t=t, address=address, bytes=size, kind=kind, device=0, site=site)
 
 
-def freed(t: float, address: int) -> CudaFree:
-    return CudaFree(t=t, address=address, bytes=0, kind="managed", device=0)
+def freed(t: float, address: int) -> RecordedFree:
+    return RecordedFree(t=t, address=address, bytes=0, kind="managed", device=0)
 
 
-def ran(name: str, start: float, end: float, device: int = 0) -> CudaKernel:
-    return CudaKernel(start=start, end=end, name=name, device=device, stream=7)
+def ran(name: str, start: float, end: float, device: int = 0) -> RecordedKernel:
+    return RecordedKernel(start=start, end=end, name=name, device=device, stream=7)
 
 
 def test_the_table_of_nvprof():
@@ -81,7 +83,7 @@ def test_the_table_of_nvprof():
 
 def test_what_started_in_a_phase_is_counted_there_and_in_the_phase_around_it():
     copies = [
-        CudaCopy(start=t, end=t + 1, bytes=10, direction="h2d" if t < 4 else "d2h", device=0, stream=1)
+        RecordedCopy(start=t, end=t + 1, bytes=10, direction="h2d" if t < 4 else "d2h", device=0, stream=1)
         for t in range(8)
     ]
     phases = [("outer", 0.0, 10.0), ("inner", 2.0, 4.0), ("empty", 20.0, 30.0)]
@@ -94,7 +96,7 @@ def test_what_started_in_a_phase_is_counted_there_and_in_the_phase_around_it():
 
 def test_copies_by_direction():
     sizes = [5, 3, 9]
-    copies = [CudaCopy(start=0, end=2, bytes=n, direction="h2d", device=0, stream=1) for n in sizes]
+    copies = [RecordedCopy(start=0, end=2, bytes=n, direction="h2d", device=0, stream=1) for n in sizes]
     (sums,) = copies_by_direction(copies)
     assert (sums.records, sums.bytes, sums.smallest, sums.largest, sums.seconds) == (3, 17, 3, 9, 6)
 

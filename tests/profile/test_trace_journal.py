@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeAlias
 import pytest
 from tests.profile.injected import HERE, TOP, compiled, environment, only_journal, run
 
-from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.events.log import MOST_LISTED
 from firsttouch.profile.inject import inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
+from firsttouch.profile.recorded import ProcessJournal
 
 PAST = MOST_LISTED + 1000
 """More events than an EventSource keeps."""

@@ -12,15 +12,15 @@ from firsttouch.profile.by_line import ByLine, CostKind, LineRow, TracedProcess,
 from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,
-    CudaBlock,
-    CudaLaunch,
-    CudaMove,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
+    LaunchCall,
+    MoveCall,
+    QueryCall,
     TracedCalls,
+    WaitCall,
 )
-from firsttouch.profile.cuda import CallFrame, CallSite, CudaCopy, CudaKernel, MemoryKind, ProcessJournal
 from firsttouch.profile.link import LinkSpeed
+from firsttouch.profile.recorded import CallFrame, CallSite, MemoryKind, ProcessJournal, RecordedCopy, RecordedKernel
 from firsttouch.profile.schema import Caller, ProfileLine
 
 TORCH, SCRIPT, PYTHON = (
@@ -61,9 +61,9 @@ class TimedProgram:
         number = self._next()
         words = tuple(ArgumentWord(n, 0, address) for n, address in enumerate(given))
         arguments = Arguments("_Z1kv", words)
-        self.calls.calls.append(CudaLaunch(t=t / 1e3, correlation=number, arguments=arguments, site=line(at)))
+        self.calls.calls.append(LaunchCall(t=t / 1e3, correlation=number, arguments=arguments, site=line(at)))
         self.journal.kernels.append(
-            CudaKernel(start=gpu[0] / 1e3, end=gpu[1] / 1e3, name="k", device=device, stream=1, correlation=number)
+            RecordedKernel(start=gpu[0] / 1e3, end=gpu[1] / 1e3, name="k", device=device, stream=1, correlation=number)
         )
 
     def copy(
@@ -75,25 +75,25 @@ class TimedProgram:
         source, target = (host, DEVICE - DEVICE + device) if is_in else (device, host)
         more = {"blocking": memory == "pageable", **more}
         self.calls.calls.append(
-            CudaMove(t=t / 1e3, correlation=number, what="copy", source=source, target=target, bytes=nbytes,
+            MoveCall(t=t / 1e3, correlation=number, what="copy", source=source, target=target, bytes=nbytes,
                      direction=way, host="pinned" if memory == "pinned" else "other", site=site or line(at), **more)
         )  # fmt: skip
         kinds = (memory, "device") if is_in else ("device", memory)
         self.journal.copies.append(
-            CudaCopy(start=gpu[0] / 1e3, end=gpu[1] / 1e3, bytes=nbytes, direction=way, device=0, stream=1,
+            RecordedCopy(start=gpu[0] / 1e3, end=gpu[1] / 1e3, bytes=nbytes, direction=way, device=0, stream=1,
                      source=kinds[0], target=kinds[1], correlation=number)
         )  # fmt: skip
 
     def wait(self, t: float, at: int, thread: int = 0, began: float | None = None) -> None:
         since = None if began is None else began / 1e3
-        self.calls.calls.append(CudaWait(t=t / 1e3, thread=thread, what="stream", stack=0, site=line(at), began=since))
+        self.calls.calls.append(WaitCall(t=t / 1e3, thread=thread, what="stream", stack=0, site=line(at), began=since))
 
     def query(self, t: float, site: CallSite) -> None:
-        self.calls.calls.append(CudaQuery(t=t / 1e3, free=1, total=2, site=site))
+        self.calls.calls.append(QueryCall(t=t / 1e3, free=1, total=2, site=site))
 
     def block(self, t: float, nbytes: int, site: CallSite, *, address: int = DEVICE, kind: Any = "device") -> None:
         self.calls.calls.append(
-            CudaBlock(t=t / 1e3, correlation=self._next(), address=address, bytes=nbytes, begins=True, kind=kind,
+            BlockCall(t=t / 1e3, correlation=self._next(), address=address, bytes=nbytes, begins=True, kind=kind,
                       site=site)
         )  # fmt: skip
 
@@ -153,6 +153,6 @@ def stored(directory: Path, program: TimedProgram, *lines: ProfileLine, version:
     return directory
 
 
-def _times(work: CudaKernel | CudaCopy) -> dict[str, int]:
+def _times(work: RecordedKernel | RecordedCopy) -> dict[str, int]:
     span = {"start_stamp": round(work.start * 1e9), "end_stamp": round(work.end * 1e9)}
     return {**span, "device": work.device, "stream": work.stream, "correlation": work.correlation}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.port.traces import Calls
 
-from firsttouch.profile.calls import Arguments, ArgumentWord, CudaBlock, TracedCalls
+from firsttouch.profile.calls import Arguments, ArgumentWord, BlockCall, TracedCalls
 from firsttouch.program.trace import (
     NO_BLOCK,
     TracedAllocation,
@@ -41,8 +41,8 @@ def test_allocations_of_one_call_that_are_never_alive_at_once_are_one_block():
 
 
 def test_a_block_that_begins_where_another_is_ends_that_one():
-    def block(address: int, nbytes: int) -> CudaBlock:
-        return CudaBlock(t=0.0, correlation=0, address=address, bytes=nbytes, begins=True, kind="device")
+    def block(address: int, nbytes: int) -> BlockCall:
+        return BlockCall(t=0.0, correlation=0, address=address, bytes=nbytes, begins=True, kind="device")
 
     run = trace(TracedCalls(1, [block(4096, 100), block(4196, 100), block(4096, 4096)]))
     assert [(s.block, s.begins) for s in run.steps if isinstance(s, TracedAllocation)] == [

@@ -20,18 +20,18 @@ import msgspec
 from firsttouch.profile.calls import (
     OF_CALL,
     PAGE_LOCKED,
-    CudaBlock,
-    CudaLaunch,
-    CudaMove,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
+    LaunchCall,
+    MoveCall,
+    QueryCall,
     TracedCalls,
+    WaitCall,
 )
 from firsttouch.profile.copied_for import launches_of_copies
-from firsttouch.profile.cuda import CudaCopy, ProcessJournal
 from firsttouch.profile.gpu_work import GpuWork
 from firsttouch.profile.link import LinkSpeed, LinkWay, ReachedSpeed, TimedCopy
 from firsttouch.profile.living import Living
+from firsttouch.profile.recorded import ProcessJournal, RecordedCopy
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.profile.user_lines import UserPlace, UserPlaces
 
@@ -47,7 +47,7 @@ PREALLOCATED = 1 << 30
 """Bytes that a library obtains at once and that are told, also if a line of the user led to it: a pool of its own."""
 LOCKED: Literal["page-locked"] = "page-locked"
 MOST_ROWS = 200
-_LAUNCHING = CudaLaunch, CudaMove
+_LAUNCHING = LaunchCall, MoveCall
 
 
 class LineRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,11 +201,11 @@ class _ProcessReader:
     def __init__(self, process: TracedProcess, places: UserPlaces) -> None:
         self._calls, journal = process.calls.calls, process.journal
         self._pid, self._places = process.calls.pid, places
-        moves = [call for call in self._calls if isinstance(call, CudaMove) and call.what == "copy"]
+        moves = [call for call in self._calls if isinstance(call, MoveCall) and call.what == "copy"]
         self._launches = launches_of_copies(self._calls, [move for move in moves if places.of(move.site).is_its_own])
         launched = {call.correlation & OF_CALL: call.t for call in self._calls if isinstance(call, _LAUNCHING)}
         self.work = GpuWork(journal, launched)
-        self._records: defaultdict[tuple[int, int], deque[CudaCopy]] = defaultdict(deque)
+        self._records: defaultdict[tuple[int, int], deque[RecordedCopy]] = defaultdict(deque)
         """By correlation and bytes: copies of a batch or of a graph have the same correlation."""
         for record in sorted(journal.copies, key=attrgetter("start")):
             if record.direction != "set":  # which is no copy
@@ -225,23 +225,23 @@ class _ProcessReader:
 
     def read(self) -> None:
         for call in self._calls:
-            if type(call) is CudaLaunch:
+            if type(call) is LaunchCall:
                 self._round += not call.captured
                 self._called[0] = call.t
-            elif type(call) is CudaMove:
+            elif type(call) is MoveCall:
                 self._move(call)
                 self._called[call.thread] = call.t
-            elif type(call) is CudaWait:
+            elif type(call) is WaitCall:
                 if call.what != "copy":  # that of a copy is told with it
                     self._wait(self._places.of(call.site), call)
                 self._called[call.thread] = call.t
-            elif isinstance(call, CudaBlock | CudaQuery):
-                if type(call) is CudaBlock and call.kind == "pinned":
+            elif isinstance(call, BlockCall | QueryCall):
+                if type(call) is BlockCall and call.kind == "pinned":
                     self._note_locked(call)
                 self._library_call(call)
                 self._called[0] = call.t
 
-    def _note_locked(self, call: CudaBlock) -> None:
+    def _note_locked(self, call: BlockCall) -> None:
         if call.begins:
             self._locked.add(call.address, _LockedBlock(call.bytes, self._places.made_by(call.site)))
         else:
@@ -258,7 +258,7 @@ class _ProcessReader:
             if kind != "allocations" or row.place.is_its_own or 2 * row.held >= self._obtained:
                 yield (place, kind), row
 
-    def _began(self, call: CudaMove | CudaWait) -> float:
+    def _began(self, call: MoveCall | WaitCall) -> float:
         """When a call began, at the earliest if that is not recorded."""
         if call.began is not None:
             return call.began
@@ -274,15 +274,15 @@ class _ProcessReader:
         row.round = self._round
         return row
 
-    def _wait(self, place: UserPlace, call: CudaMove | CudaWait, own: CudaCopy | None = None) -> None:
+    def _wait(self, place: UserPlace, call: MoveCall | WaitCall, own: RecordedCopy | None = None) -> None:
         if cost := self.work.charge(self._began(call), call.t, own, is_bound=call.began is None):
             row = self._add(place, "waits")
             row.waited += cost.seconds
             row.idle += cost.idle
 
-    def _library_call(self, call: CudaBlock | CudaQuery) -> None:
+    def _library_call(self, call: BlockCall | QueryCall) -> None:
         place = self._places.of(call.site)
-        if isinstance(call, CudaQuery):
+        if isinstance(call, QueryCall):
             if place.is_its_own:
                 self._add(place, "queries")
         elif call.begins and call.kind in ("device", "managed"):
@@ -293,7 +293,7 @@ class _ProcessReader:
             if place.is_its_own or is_large:
                 self._add(place, "allocations").held += call.bytes
 
-    def _move(self, call: CudaMove) -> None:
+    def _move(self, call: MoveCall) -> None:
         if call.what != "copy" or call.captured:
             return
         nbytes = call.bytes * call.rows
@@ -321,7 +321,7 @@ class _ProcessReader:
         if call.blocking or self._was_held_back(call, copy, record):
             self._wait(place, call, record)
 
-    def _record(self, call: CudaMove, nbytes: int) -> CudaCopy | None:
+    def _record(self, call: MoveCall, nbytes: int) -> RecordedCopy | None:
         """The first record of a copy that is of no other: if it can be, one of its direction."""
         records = self._records.get((call.of_call, nbytes)) if call.correlation else None
         if not records:
@@ -330,7 +330,7 @@ class _ProcessReader:
         records.remove(record)
         return record
 
-    def _was_held_back(self, call: CudaMove, copy: _Copy, record: CudaCopy | None) -> bool:
+    def _was_held_back(self, call: MoveCall, copy: _Copy, record: RecordedCopy | None) -> bool:
         """Whether a copy to the device from pageable memory returned only after earlier work had ended, for the driver
         had to take the bytes piece by piece.
         """
@@ -343,7 +343,7 @@ class _ProcessReader:
             and self.work.was_busy(self._began(call), record.device)
         )
 
-    def _find_origin(self, copy: _Copy, call: CudaMove) -> None:
+    def _find_origin(self, copy: _Copy, call: MoveCall) -> None:
         """Finds the copy that brought the bytes to where this one takes them from: by their address and a sample, or by
         a sample alone where they were moved on in between, as by an allocator with memory of its own.
         """
@@ -365,7 +365,7 @@ class _ProcessReader:
         self._brought[copy.way, call.target, copy.nbytes] = copy
 
 
-def _memory_of(call: CudaMove, record: CudaCopy | None, way: LinkWay) -> HostMemory:
+def _memory_of(call: MoveCall, record: RecordedCopy | None, way: LinkWay) -> HostMemory:
     """The host's memory of a copy, as the driver states it, or else as the recorder found it."""
     stated = (record.source if way == "h2d" else record.target) if record else "unknown"
     if stated in ("pageable", "pinned"):

@@ -20,28 +20,27 @@ from msgspec.structs import replace
 
 from firsttouch.base.errors import UsageError
 from firsttouch.profile.calls import (
+    AnyCall,
     Arguments,
     ArgumentWord,
+    BlockCall,
     CopyCause,
-    CudaBlock,
-    CudaCall,
-    CudaLaunch,
-    CudaMove,
-    CudaPointers,
-    CudaQuery,
-    CudaWait,
     HostPlace,
     HostUse,
     KernelAccess,
+    LaunchCall,
     LaunchShape,
     MappedView,
+    MoveCall,
     MoveKind,
+    PointersCall,
+    QueryCall,
     Sharing,
     TracedCalls,
+    WaitCall,
     WaitKind,
 )
 from firsttouch.profile.content import Profile
-from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import (
     DIRECTIONS,
     JournalFile,
@@ -53,6 +52,7 @@ from firsttouch.profile.journal import (
     memory_kind,
     notice,
 )
+from firsttouch.profile.recorded import CallSite, CopyDirection
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
 
@@ -191,7 +191,7 @@ class _CallReader(JournalReader):
         self._arguments: dict[int, Arguments | None] = {0: None}
         self._shapes: dict[int, LaunchShape] = {}
         self._devices: dict[int, int] = {}
-        self._variables: list[CudaBlock] = []
+        self._variables: list[BlockCall] = []
         self._graphs: defaultdict[int, list[int]] = defaultdict(list)
         """Of launches of graphs: the places of their kernels in the list of calls, by correlation."""
         self._of_graphs: defaultdict[int, list[_Kernel]] = defaultdict(list)
@@ -206,7 +206,7 @@ class _CallReader(JournalReader):
         """What the CPU wrote, of a record that goes on in the next one."""
         self._reservations: list[tuple[int, int, int]] = []
         """Where in the file the program reserves or frees a range, its address, and its bytes, or 0."""
-        self._others: list[CudaCall] = []
+        self._others: list[AnyCall] = []
         self._calls_at: list[int] = []
         """The calls of kinds of which there are few, and their places in the file."""
         self._lost = 0
@@ -289,7 +289,7 @@ class _CallReader(JournalReader):
 
         self._calls = dict(zip(*_columns(rows["call"][1], "correlation", "site"), strict=True))
         self._take_devices(rows["memory"][1])
-        several: list[tuple[Sequence[int] | PlaceColumn, Sequence[CudaCall]]] = [
+        several: list[tuple[Sequence[int] | PlaceColumn, Sequence[AnyCall]]] = [
             (self._calls_at, self._others),
             self._launches(*rows["launch"]),
             *self._moves(*rows["move"]),
@@ -321,7 +321,7 @@ class _CallReader(JournalReader):
         for place, correlation in zip(places[several].tolist(), moves["correlation"][several].tolist(), strict=True):
             self._several[correlation].append(place)
 
-    def _add_other(self, call: CudaCall) -> None:
+    def _add_other(self, call: AnyCall) -> None:
         """Adds a call of a kind of which there are few."""
         self._others.append(call)
         self._calls_at.append(self._file.reached)
@@ -336,7 +336,7 @@ class _CallReader(JournalReader):
         for row in rows[np.isin(rows["memory"], _STATIC)]:
             begins = int(row["operation"]) == 1
             self._variables.append(
-                CudaBlock(
+                BlockCall(
                     t=self._time_of(int(row["stamp"])),
                     correlation=int(row["correlation"]),
                     address=int(row["address"]),
@@ -391,7 +391,7 @@ class _CallReader(JournalReader):
             way = DIRECTIONS.get(direction, "unknown")
             ran[correlation].append((start, "d2d" if way == "p2p" else way, nbytes, seconds))
         for correlation, places in self._several.items():
-            moves = [move for place in places if isinstance(move := self._all.calls[place], CudaMove)]
+            moves = [move for place in places if isinstance(move := self._all.calls[place], MoveCall)]
             asked = [("set" if move.what == "fill" else move.direction, move.bytes * move.rows) for move in moves]
             times = _times_of_several(asked, ran[correlation])
             first = len(self._graphs.get(correlation, ())) + 1  # after those of the kernels
@@ -434,13 +434,13 @@ class _CallReader(JournalReader):
             bool(record.sizes_known),
         )
 
-    def _launches(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaLaunch]]:
+    def _launches(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[LaunchCall]]:
         fields = _columns(rows, "correlation", "arguments", "site", "flags")
         arguments, sites = self._arguments, self._sites
         return places, [
-            CudaLaunch(t=t, correlation=correlation, arguments=arguments[words], site=sites[site])
+            LaunchCall(t=t, correlation=correlation, arguments=arguments[words], site=sites[site])
             if not flags
-            else CudaLaunch(
+            else LaunchCall(
                 t=t,
                 correlation=correlation,
                 arguments=arguments[words],
@@ -452,11 +452,11 @@ class _CallReader(JournalReader):
             for t, correlation, words, site, flags in zip(_times(rows), *fields, strict=True)
         ]
 
-    def _moves(self, places: PlaceColumn, rows: Rows) -> Iterator[tuple[PlaceColumn, Sequence[CudaCall]]]:
+    def _moves(self, places: PlaceColumn, rows: Rows) -> Iterator[tuple[PlaceColumn, Sequence[AnyCall]]]:
         """The moves, and the waits of those that block, each after its move."""
         fields = _columns(rows, *_MOVE_FIELDS)
         yield places, [
-            CudaMove(
+            MoveCall(
                 t=t,
                 correlation=correlation,
                 what=_MOVES[what],
@@ -503,18 +503,18 @@ class _CallReader(JournalReader):
             raise self._file.broken()
         addresses = struct.unpack_from(f"<{record.addresses}Q", content, form.size)
         self._add_other(
-            CudaPointers(
+            PointersCall(
                 t=record.time * 1e-9, correlation=record.correlation, target=record.target, addresses=addresses
             )
         )
 
-    def _blocks(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaBlock]]:
+    def _blocks(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[BlockCall]]:
         fields = _columns(
             rows,
             *("address", "bytes", "correlation", "name", "begins", "memory", "registered", "sharing", "access", "host"),
         )
         return places, [
-            CudaBlock(
+            BlockCall(
                 t=t,
                 correlation=correlation,
                 address=address,
@@ -616,15 +616,15 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _waits(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[CudaWait]]:
+    def _waits(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[WaitCall]]:
         fields = _columns(rows, "stack", "thread", "site", "what", "began")
         return places, [
             self._wait(t, stack, thread, site, _WAITS[what], began)
             for t, stack, thread, site, what, began in zip(_times(rows), *fields, strict=True)
         ]
 
-    def _wait(self, t: float, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> CudaWait:
-        return CudaWait(
+    def _wait(self, t: float, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> WaitCall:
+        return WaitCall(
             t=t,
             thread=thread,
             what=kind,
@@ -636,7 +636,7 @@ class _CallReader(JournalReader):
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
         vendor = is_of_vendor(frames)
-        self._add_other(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
+        self._add_other(QueryCall(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
 
     # ----------------------------------------------------------------------------------------------------- the end
 
@@ -644,13 +644,13 @@ class _CallReader(JournalReader):
         """Brings together what was recorded at different times."""
         self._add_graph_times()
         for i, call in enumerate(self._all.calls):
-            if type(call) is CudaLaunch:
+            if type(call) is LaunchCall:
                 if call.captured or call.arguments is None:
                     self._complete_launch(i, call)
-            elif type(call) is CudaMove:
+            elif type(call) is MoveCall:
                 if call.captured and call.correlation in self._all.durations:
                     self._all.calls[i] = replace(call, captured=False)
-            elif type(call) is CudaBlock and (device := self._devices.get(call.correlation)):
+            elif type(call) is BlockCall and (device := self._devices.get(call.correlation)):
                 self._all.calls[i] = replace(call, device=device)
         times = [call.t for call in self._all.calls]
         if any(map(lt, times[1:], times)):
@@ -658,7 +658,7 @@ class _CallReader(JournalReader):
         self._add_variables()
         self._all.incomplete = tuple(self._losses())
 
-    def _complete_launch(self, place: int, launch: CudaLaunch) -> None:
+    def _complete_launch(self, place: int, launch: LaunchCall) -> None:
         if launch.captured and launch.correlation in self._all.durations:  # not on the stream that was captured
             self._all.calls[place] = launch = replace(launch, captured=False)
         if launch.arguments is None and (kernel := self._unknown.get(launch.correlation)):
@@ -673,7 +673,7 @@ class _CallReader(JournalReader):
                 by_name[kernel[1]].append(kernel)
             for number, place in enumerate(places, 1):
                 launch = self._all.calls[place]
-                assert isinstance(launch, CudaLaunch)
+                assert isinstance(launch, LaunchCall)
                 of_its_own = (number << 32) | correlation
                 self._all.calls[place] = replace(launch, correlation=of_its_own)
                 of_name = by_name[launch.arguments.kernel] if launch.arguments is not None else None
@@ -695,13 +695,13 @@ class _CallReader(JournalReader):
         if not self._variables:
             return
         calls = self._all.calls
-        looked_up = {call.address for call in calls if type(call) is CudaBlock and call.begins}
+        looked_up = {call.address for call in calls if type(call) is BlockCall and call.begins}
         for variable in self._variables:
             if variable.address not in looked_up:
                 calls.insert(bisect_left(calls, variable.t, key=attrgetter("t")), variable)
 
     def _losses(self) -> list[str]:
-        unknown = sum(type(call) is CudaLaunch and call.arguments is None for call in self._all.calls)
+        unknown = sum(type(call) is LaunchCall and call.arguments is None for call in self._all.calls)
         counts = {
             "copies and kernels that had not ended when the program or its context did": self._into.unfinished,
             "records that CUPTI had no room for": self._lost,

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import CallSite, CopyDirection, FailedCalls, MemoryKind, Runtime
+from firsttouch.profile.recorded import CallSite, CopyDirection, FailedCalls, MemoryKind, Runtime
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
@@ -52,7 +52,7 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     sizes_known: bool = False
 
 
-class CudaLaunch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LaunchCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A kernel was launched. correlation: by which `durations` has its time on the GPU; 0: unknown. captured: into a
     graph, so that it did not run; graph: one of the launches of a graph. arguments: None if they are not known. kernel:
     its name as the compiler mangled it, where `arguments` does not have it.
@@ -68,7 +68,7 @@ class CudaLaunch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cooperative: bool = False
 
 
-class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class MoveCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A copy, a fill, a prefetch or an advice was asked for.
 
     source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is
@@ -118,7 +118,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return copied if copied <= 8 << 10 or self.sampled_whole else 64 * min(max(copied // (2 << 10), 128), 1024)
 
 
-class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PointersCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A copy to the device, or a structure in it, held addresses of blocks. target: where they are on the device."""
 
     t: float
@@ -127,7 +127,7 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     addresses: tuple[int, ...]
 
 
-class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BlockCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Memory that the program obtained through a runtime, or gave back. bytes: 0 where it ends. registered: of the kind
     "pinned", memory that the program had before. reserved: the number of the range of addresses, which the program
     reserved, that it is mapped into; 0: of none; None: not recorded, as in journals before version 3. sharing: empty if
@@ -151,7 +151,7 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host: int = 0
 
 
-class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class WaitCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The program waited for the device. stack: the thread's stack pointer, below which no frame is alive. began: when
     it called; None: unknown. Asking whether work has ended is a wait too, once it has, but takes no time.
     """
@@ -164,7 +164,7 @@ class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     began: float | None = None
 
 
-class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class QueryCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The program asked how much memory of the device is free. vendor: a library of the vendor did."""
 
     t: float
@@ -212,7 +212,7 @@ class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host: int = 0
 
 
-CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse | MappedView
+AnyCall: TypeAlias = LaunchCall | MoveCall | PointersCall | BlockCall | WaitCall | QueryCall | HostUse | MappedView
 
 
 Dimensions: TypeAlias = tuple[int, int, int]
@@ -228,7 +228,7 @@ class TracedCalls(msgspec.Struct):
     """
 
     pid: int
-    calls: list[CudaCall]
+    calls: list[AnyCall]
     durations: dict[int, float] = {}
     incomplete: tuple[str, ...] = ()
     is_partial: bool = False

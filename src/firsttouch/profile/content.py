@@ -7,9 +7,9 @@ from pathlib import Path
 
 from firsttouch.profile import schema
 from firsttouch.profile.calls import TracedCalls
-from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.phases import TargetPhase
+from firsttouch.profile.recorded import ProcessJournal
 
 
 @dataclass

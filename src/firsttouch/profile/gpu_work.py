@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from firsttouch.profile.cuda import CudaCopy, CudaKernel, ProcessJournal
+from firsttouch.profile.recorded import ProcessJournal, RecordedCopy, RecordedKernel
 
 _RETURNS_WITHIN = 200e-6
 """Seconds within which a wait returns when the work that it waits for has ended: one that returns later was called when
@@ -48,7 +48,7 @@ class GpuWork:
     def __init__(self, journal: ProcessJournal, launched: Mapping[int, float]) -> None:
         by_device: defaultdict[int, list[tuple[float, float, float]]] = defaultdict(list)
         copies = (copy for copy in journal.copies if copy.direction != "h2h")
-        work: Iterable[CudaKernel | CudaCopy] = chain(journal.kernels, copies)
+        work: Iterable[RecordedKernel | RecordedCopy] = chain(journal.kernels, copies)
         for ran in work:
             start = ran.start
             called = launched.get(ran.correlation, start)
@@ -59,7 +59,7 @@ class GpuWork:
         self._charged: set[tuple[int, int]] = set()
 
     def charge(
-        self, began: float, ended: float, own: CudaCopy | None = None, *, is_bound: bool = True
+        self, began: float, ended: float, own: RecordedCopy | None = None, *, is_bound: bool = True
     ) -> ChargedWait | None:
         """What a wait cost; None if nothing was pending. Waits are told in their order: idle time is charged once.
 

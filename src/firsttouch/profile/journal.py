@@ -28,22 +28,22 @@ from firsttouch import _core
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import open_regular
 from firsttouch.base.units import format_size
-from firsttouch.profile.cuda import (
+from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.events.sums import EventKind as EventKind
+from firsttouch.profile.recorded import (
     CallFrame,
     CallSite,
     CopyDirection,
-    CudaAllocation,
-    CudaCopy,
-    CudaFree,
-    CudaKernel,
     FailedCalls,
     LayerNotice,
     MemoryKind,
     ProcessJournal,
+    RecordedAllocation,
+    RecordedCopy,
+    RecordedFree,
+    RecordedKernel,
     Runtime,
 )
-from firsttouch.profile.events.log import MemoryEvent
-from firsttouch.profile.events.sums import EventKind as EventKind
 from firsttouch.profile.schema import Mark
 
 if TYPE_CHECKING:
@@ -574,7 +574,7 @@ class JournalReader:
             return
         if operation == 1:
             self._into.allocations.append(
-                CudaAllocation(
+                RecordedAllocation(
                     t=t,
                     address=address,
                     bytes=bytes,
@@ -585,7 +585,7 @@ class JournalReader:
                 )
             )
         elif operation == 2:
-            self._into.frees.append(CudaFree(t=t, address=address, bytes=bytes, kind=kind, device=device))
+            self._into.frees.append(RecordedFree(t=t, address=address, bytes=bytes, kind=kind, device=device))
 
     def _add_copy(
         self,
@@ -605,7 +605,7 @@ class JournalReader:
         if correlation in self._failed:
             return
         self._into.copies.append(
-            CudaCopy(
+            RecordedCopy(
                 start=start,
                 end=end,
                 bytes=bytes,
@@ -627,7 +627,7 @@ class JournalReader:
         if correlation in self._failed:
             return
         self._into.kernels.append(
-            CudaKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
+            RecordedKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
         )
 
 

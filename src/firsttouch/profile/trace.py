@@ -17,17 +17,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import (
+from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.recorded import (
     CallFrame,
     CallSite,
-    CudaAllocation,
-    CudaCopy,
-    CudaFree,
-    CudaKernel,
     MemoryKind,
     ProcessJournal,
+    RecordedAllocation,
+    RecordedCopy,
+    RecordedFree,
+    RecordedKernel,
 )
-from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.records.timeline import NamedInterval
 
 ON_A_GPU: frozenset[MemoryKind] = frozenset(("device", "array", "device_static", "managed", "managed_static"))
@@ -167,7 +167,7 @@ def unified_memory(events: Iterable[MemoryEvent]) -> UnifiedMemory:
     return sums
 
 
-def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
+def copies_by_direction(copies: Iterable[RecordedCopy]) -> list[CopyTotals]:
     """Copies by direction, the most bytes first."""
     totals: dict[str, CopyTotals] = {}
     for copy in copies:
@@ -185,7 +185,7 @@ def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
 
 
 def by_phase(
-    events: Sequence[MemoryEvent], copies: Sequence[CudaCopy], phases: Iterable[NamedInterval]
+    events: Sequence[MemoryEvent], copies: Sequence[RecordedCopy], phases: Iterable[NamedInterval]
 ) -> list[OfPhase]:
     """What started in each phase, in the order of `phases`. Phases may be nested or overlap."""
     events = sorted(events, key=lambda event: event.start)
@@ -208,7 +208,7 @@ def by_phase(
 class _LiveBlock:
     """An allocation and its end."""
 
-    allocation: CudaAllocation
+    allocation: RecordedAllocation
     end: float = float("inf")
     unified: UnifiedMemory = field(default_factory=UnifiedMemory)
 
@@ -225,7 +225,7 @@ class _Heap:
         self._alive: dict[int, _LiveBlock] = {}
         self._addresses: list[int] = []
 
-    def allocate(self, allocation: CudaAllocation) -> None:
+    def allocate(self, allocation: RecordedAllocation) -> None:
         self.release(allocation.address, allocation.t)  # its end was not recorded
         block = _LiveBlock(allocation)
         self.blocks.append(block)
@@ -251,22 +251,22 @@ class _Heap:
 
 
 def _replay(
-    allocations: Iterable[CudaAllocation], frees: Iterable[CudaFree], events: Iterable[MemoryEvent]
+    allocations: Iterable[RecordedAllocation], frees: Iterable[RecordedFree], events: Iterable[MemoryEvent]
 ) -> tuple[list[_LiveBlock], UnifiedMemory]:
     """All blocks with their ends and the events in them, and the events in no block. At one time, memory is released
     first, and an event comes last.
     """
     heap, elsewhere = _Heap(), UnifiedMemory()
-    ordered: list[tuple[float, int, CudaFree | CudaAllocation | MemoryEvent]] = [
+    ordered: list[tuple[float, int, RecordedFree | RecordedAllocation | MemoryEvent]] = [
         *((free.t, 0, free) for free in frees),
         *((allocation.t, 1, allocation) for allocation in allocations),
         *((event.start, 2, event) for event in events),
     ]
     ordered.sort(key=lambda entry: entry[:2])
     for t, _, record in ordered:
-        if isinstance(record, CudaFree):
+        if isinstance(record, RecordedFree):
             heap.release(record.address, t)
-        elif isinstance(record, CudaAllocation):
+        elif isinstance(record, RecordedAllocation):
             heap.allocate(record)
         else:
             block = heap.find(record.address, record.bytes)
@@ -361,7 +361,7 @@ def most_allocated(journals: Iterable[ProcessJournal], device: int) -> tuple[flo
 class _Spans:
     """Which kernels ran at each time: '' for none, None for several of different names."""
 
-    def __init__(self, kernels: Iterable[CudaKernel]) -> None:
+    def __init__(self, kernels: Iterable[RecordedKernel]) -> None:
         edges: list[tuple[float, int, str]] = []
         for kernel in kernels:
             edges += [(kernel.start, 1, kernel.name), (max(kernel.start, kernel.end), -1, kernel.name)]

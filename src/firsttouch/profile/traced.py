@@ -11,19 +11,19 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.profile import schema
-from firsttouch.profile.calls import CudaBlock, CudaLaunch, CudaMove, TracedCalls
-from firsttouch.profile.cuda import (
-    CallFrame,
-    CallSite,
-    CudaAllocation,
-    CudaCopy,
-    CudaFree,
-    CudaKernel,
-    FailedCalls,
-    ProcessJournal,
-)
+from firsttouch.profile.calls import BlockCall, LaunchCall, MoveCall, TracedCalls
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
+from firsttouch.profile.recorded import (
+    CallFrame,
+    CallSite,
+    FailedCalls,
+    ProcessJournal,
+    RecordedAllocation,
+    RecordedCopy,
+    RecordedFree,
+    RecordedKernel,
+)
 from firsttouch.profile.symbols.lookup import is_of_the_system, symbolize
 from firsttouch.profile.trace import (
     CopyTotals,
@@ -277,22 +277,22 @@ def _with_calls(journal: ProcessJournal, calls: TracedCalls | None) -> ProcessJo
         return journal
     complete = replace(journal)
     complete.copies = [
-        CudaCopy(start=move.t, end=move.t, bytes=move.bytes * move.rows, device=0, stream=move.stream,
+        RecordedCopy(start=move.t, end=move.t, bytes=move.bytes * move.rows, device=0, stream=move.stream,
                  direction="set" if move.what == "fill" else move.direction)
-        for move in calls.calls if isinstance(move, CudaMove) and move.what in ("copy", "fill")
+        for move in calls.calls if isinstance(move, MoveCall) and move.what in ("copy", "fill")
     ]  # fmt: skip
     complete.kernels = [
-        CudaKernel(start=launch.t, end=launch.t, name=launch.kernel, device=0, stream=0)
-        for launch in calls.calls if isinstance(launch, CudaLaunch)
+        RecordedKernel(start=launch.t, end=launch.t, name=launch.kernel, device=0, stream=0)
+        for launch in calls.calls if isinstance(launch, LaunchCall)
     ]  # fmt: skip
-    blocks = [block for block in calls.calls if isinstance(block, CudaBlock)]
+    blocks = [block for block in calls.calls if isinstance(block, BlockCall)]
     complete.allocations = [
-        CudaAllocation(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device,
+        RecordedAllocation(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device,
                        site=block.site, name=block.name)
         for block in blocks if block.begins
     ]  # fmt: skip
     complete.frees = [
-        CudaFree(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device)
+        RecordedFree(t=block.t, address=block.address, bytes=block.bytes, kind=block.kind, device=block.device)
         for block in blocks if not block.begins
     ]  # fmt: skip
     return complete

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.callers import is_of_the_c_library
-from firsttouch.profile.cuda import CallFrame, CallSite
+from firsttouch.profile.recorded import CallFrame, CallSite
 from firsttouch.profile.symbols.lookup import is_of_the_system
 from firsttouch.profile.trace import PACKAGE, is_of_a_runtime, is_of_the_runtime
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of

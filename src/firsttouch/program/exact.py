@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from firsttouch.profile.calls import Arguments, LaunchShape
-from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
+from firsttouch.profile.recorded import MemoryKind
 from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import (
     STATIC_KINDS,

@@ -20,9 +20,9 @@ from itertools import pairwise
 import msgspec
 
 from firsttouch.profile.call_journal import VENDOR
-from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaMove
-from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.calls import AnyCall, BlockCall, LaunchCall, MoveCall
 from firsttouch.profile.living import Living
+from firsttouch.profile.recorded import CallFrame
 from firsttouch.profile.trace import is_of_a_package
 from firsttouch.program.ranges import Ranges
 
@@ -58,7 +58,7 @@ class Extent(msgspec.Struct, eq=False):
         yield from ((a, b - a) for a, b in pairwise([*(self.parts or [self.address]), self.end]))
 
 
-def extents_of(calls: Sequence[CudaCall], temporaries: Set[int] = frozenset()) -> Mapping[int, Extent]:
+def extents_of(calls: Sequence[AnyCall], temporaries: Set[int] = frozenset()) -> Mapping[int, Extent]:
     """The extents of allocations on the device, by the place of their call, if they are other than a block each.
 
     temporaries: the places of calls that allocate temporary storage of a library, of which each is one block.
@@ -78,11 +78,11 @@ class _Piece(msgspec.Struct, eq=False):
     reserved: int | None
 
 
-def _begins_on_device(call: CudaCall) -> bool:
-    return type(call) is CudaBlock and call.begins and call.kind == "device" and call.bytes > 0
+def _begins_on_device(call: AnyCall) -> bool:
+    return type(call) is BlockCall and call.begins and call.kind == "device" and call.bytes > 0
 
 
-def _mapped_ranges(calls: Sequence[CudaCall]) -> Iterator[tuple[int, Extent]]:
+def _mapped_ranges(calls: Sequence[AnyCall]) -> Iterator[tuple[int, Extent]]:
     """The ranges of adjoining pieces, for each of their pieces."""
     for pieces in _pieces_by_range(calls):
         covered, extents = Ranges(), dict[int, Extent]()
@@ -94,12 +94,12 @@ def _mapped_ranges(calls: Sequence[CudaCall]) -> Iterator[tuple[int, Extent]]:
                 yield piece.place, extents.setdefault(start, Extent(start, end - start, pieces=True))
 
 
-def _pieces_by_range(calls: Sequence[CudaCall]) -> Iterable[list[_Piece]]:
+def _pieces_by_range(calls: Sequence[AnyCall]) -> Iterable[list[_Piece]]:
     """The pieces of each reserved range, or of which copies show that they are in one."""
     by_number: dict[int, list[_Piece]] = defaultdict(list)
     unknown, joined = Living[_Piece](), dict[int, list[_Piece]]()
     for place, call in enumerate(calls):
-        if type(call) is CudaBlock:
+        if type(call) is BlockCall:
             if not call.begins:
                 unknown.remove(call.address)
             elif _begins_on_device(call) and call.reserved != 0:
@@ -109,7 +109,7 @@ def _pieces_by_range(calls: Sequence[CudaCall]) -> Iterable[list[_Piece]]:
                 else:
                     unknown.add(call.address, piece)
                     joined[place] = [piece]
-        elif type(call) is CudaMove and unknown.at and not call.captured and call.what in ("copy", "fill"):
+        elif type(call) is MoveCall and unknown.at and not call.captured and call.what in ("copy", "fill"):
             for address in (call.source, call.target):
                 _join_crossed(unknown, joined, address, call.bytes * max(1, call.rows))
     return [*by_number.values(), *{id(pieces): pieces for pieces in joined.values()}.values()]
@@ -188,7 +188,7 @@ class _Named(msgspec.Struct, eq=False):
         return (len(starts) > MOST_PARTS and are_apart) or (are_launched and is_aligned)
 
 
-def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent], temporaries: Set[int]) -> None:
+def _find_pools(calls: Sequence[AnyCall], extents: dict[int, Extent], temporaries: Set[int]) -> None:
     """Finds the pools among allocations of which a copy from or to the host names a part."""
     candidates = {
         id(named.extent): named
@@ -211,17 +211,17 @@ def _find_pools(calls: Sequence[CudaCall], extents: dict[int, Extent], temporari
             del extents[place]
 
 
-def _library_frame(call: CudaBlock) -> CallFrame | None:
+def _library_frame(call: BlockCall) -> CallFrame | None:
     """The place in a shared library, which is not the vendor's, that allocates; None if that is in the program."""
     frame = next((frame for frame in call.site if not VENDOR.search(frame.file)), None)
     return frame if frame is not None and ".so" in frame.file.rpartition("/")[2] else None
 
 
-def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent], temporaries: Set[int]) -> list[_Named]:
+def _named_by_copies(calls: Sequence[AnyCall], extents: dict[int, Extent], temporaries: Set[int]) -> list[_Named]:
     """What copies name of each allocation on the device. Gives each an extent."""
     alive, all_named, added = Living[_Named](), dict[int, _Named](), set[tuple[int, ...]]()
     for place, call in enumerate(calls):
-        if type(call) is CudaBlock:
+        if type(call) is BlockCall:
             added.clear()
             if not call.begins:
                 _end(alive, call.address)
@@ -229,7 +229,7 @@ def _named_by_copies(calls: Sequence[CudaCall], extents: dict[int, Extent], temp
                 extent = extents.setdefault(place, Extent(call.address, call.bytes))
                 named = all_named.setdefault(id(extent), _Named(extent, _library_frame(call)))
                 alive.add(extent.address, named)
-        elif type(call) is CudaMove and not call.captured and call.what in ("copy", "fill"):
+        elif type(call) is MoveCall and not call.captured and call.what in ("copy", "fill"):
             key = (call.what == "fill", call.source, call.target, call.bytes, call.rows, call.source_pitch,
                    call.target_pitch)  # fmt: skip
             if key not in added:
@@ -246,7 +246,7 @@ def _end(alive: Living[_Named], address: int) -> None:
         alive.remove(address)
 
 
-def _add_move(alive: Living[_Named], call: CudaMove) -> None:
+def _add_move(alive: Living[_Named], call: MoveCall) -> None:
     target = alive.find(call.target)
     source = alive.find(call.source) if call.what == "copy" else None
     for found, address, pitch, other in (
@@ -264,11 +264,11 @@ def _add_move(alive: Living[_Named], call: CudaMove) -> None:
             named.others.add((address, end))
 
 
-def _add_launches(calls: Sequence[CudaCall], extents: Mapping[int, Extent], candidates: Mapping[int, _Named]) -> None:
+def _add_launches(calls: Sequence[AnyCall], extents: Mapping[int, Extent], candidates: Mapping[int, _Named]) -> None:
     """Adds the addresses that launches name of some allocations."""
     alive, seen = Living[_Named](), set[int]()
     for place, call in enumerate(calls):
-        if type(call) is CudaBlock:
+        if type(call) is BlockCall:
             if not call.begins:
                 _end(alive, call.address)
                 seen.clear()
@@ -279,7 +279,7 @@ def _add_launches(calls: Sequence[CudaCall], extents: Mapping[int, Extent], cand
                     seen.clear()
                     if named is not None:
                         alive.add(extent.address, named)
-        elif type(call) is CudaLaunch and call.arguments is not None and id(call.arguments) not in seen:
+        elif type(call) is LaunchCall and call.arguments is not None and id(call.arguments) not in seen:
             seen.add(id(call.arguments))
             for word in call.arguments.words:
                 if (found := alive.find(word.address)) is not None:

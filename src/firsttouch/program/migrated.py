@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.calls import HostUse, QueryCall, WaitCall
 from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import MANAGED_KINDS, TracedLaunch, TracedRun, TracedStep
@@ -59,7 +59,7 @@ class _NamingLaunches:
     """Which launch a page went to the GPU for."""
 
     def __init__(self, run: TracedRun) -> None:
-        self._waits = [number for number, step in enumerate(run.steps) if type(step) is CudaWait]
+        self._waits = [number for number, step in enumerate(run.steps) if type(step) is WaitCall]
         self._naming: dict[int, list[int]] = defaultdict(list)
         managed = {block.number for block in run.blocks if block.kind in MANAGED_KINDS}
         for number, step in enumerate(run.steps):
@@ -110,4 +110,4 @@ def managed_uses(run: TracedRun, events: Iterable[MemoryEvent]) -> dict[int, lis
 
 
 def _time(step: TracedStep) -> float:
-    return step.t if isinstance(step, CudaWait | CudaQuery | HostUse) else step.call.t
+    return step.t if isinstance(step, WaitCall | QueryCall | HostUse) else step.call.t

@@ -1,6 +1,6 @@
 """Copies whose bytes the other side holds already, and those that restore what one buffer would have lost.
 
-The pages of a copy are compared by a hash of them (`CudaMove.sample`) with those of the copy that last joined exactly
+The pages of a copy are compared by a hash of them (`MoveCall.sample`) with those of the copy that last joined exactly
 these bytes of host and device. Copies of other bytes between the two, or of parts of them, end the comparison. A block
 that is freed and allocated at the same call again would have kept its bytes if it had lived on.
 """

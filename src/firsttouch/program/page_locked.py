@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaMove, MappedView
+from firsttouch.profile.calls import AnyCall, BlockCall, LaunchCall, MappedView, MoveCall
 from firsttouch.profile.living import Living
 
 
@@ -30,26 +30,26 @@ class _Buffer:
         return self.host != 0 and self.staged and not self.used
 
 
-def with_page_locked(calls: list[CudaCall]) -> list[CudaCall]:
+def with_page_locked(calls: list[AnyCall]) -> list[AnyCall]:
     """The calls, with such buffers as page-locked memory at the addresses where the CPU finds them."""
-    if not any(type(call) is CudaBlock and "made" in call.sharing for call in calls):
+    if not any(type(call) is BlockCall and "made" in call.sharing for call in calls):
         return calls
     page_locked = {place: buffer for place, buffer in _buffers(calls).items() if buffer.is_page_locked}
     return [*_moved(calls, page_locked)] if page_locked else calls
 
 
-def _buffers(calls: Sequence[CudaCall]) -> dict[int, _Buffer]:
+def _buffers(calls: Sequence[AnyCall]) -> dict[int, _Buffer]:
     """All blocks by the numbers of the calls that make them."""
     made, alive, mapped = dict[int, _Buffer](), Living[_Buffer](), Living[_Buffer]()
     for place, call in enumerate(calls):
-        if type(call) is CudaBlock and call.begins:
+        if type(call) is BlockCall and call.begins:
             made[place] = _Buffer(call.address, call.bytes, used="made" not in call.sharing)
             alive.add(call.address, made[place])
-        elif type(call) is CudaBlock:
+        elif type(call) is BlockCall:
             gone = alive.remove(call.address)
             if gone is not None and mapped.at.get(gone.host) is gone:
                 mapped.remove(gone.host)
-        elif type(call) is CudaLaunch:
+        elif type(call) is LaunchCall:
             words = call.arguments.words if call.arguments else ()
             named = [at[0] for word in words if (at := alive.find(word.address) or mapped.find(word.address))]
             for buffer in named if call.arguments else alive.at.values():
@@ -60,19 +60,19 @@ def _buffers(calls: Sequence[CudaCall]) -> dict[int, _Buffer]:
             buffer.host = buffer.host or host
             if not buffer.used:
                 mapped.add(host, buffer)
-        elif type(call) is CudaMove and call.what == "copy":
+        elif type(call) is MoveCall and call.what == "copy":
             for one, other in ((call.source, call.target), (call.target, call.source)):
                 if at := mapped.find(one) or alive.find(one):
                     beside = alive.find(other)
                     is_staged = beside is not None and beside[0] is not at[0]
                     at[0].staged |= is_staged
                     at[0].used |= not is_staged
-        elif type(call) is CudaMove and (at := alive.find(call.target)):
+        elif type(call) is MoveCall and (at := alive.find(call.target)):
             at[0].used = True
     return made
 
 
-def _moved(calls: Sequence[CudaCall], page_locked: Mapping[int, _Buffer]) -> Iterator[CudaCall]:
+def _moved(calls: Sequence[AnyCall], page_locked: Mapping[int, _Buffer]) -> Iterator[AnyCall]:
     """page_locked: by the numbers of the calls that make them."""
     alive, mapped = Living[_Buffer](), Living[_Buffer]()
 
@@ -81,7 +81,7 @@ def _moved(calls: Sequence[CudaCall], page_locked: Mapping[int, _Buffer]) -> Ite
         return at[0].host + at[1] if at else address
 
     for place, call in enumerate(calls):
-        if type(call) is CudaBlock and (place in page_locked or (not call.begins and call.address in alive.at)):
+        if type(call) is BlockCall and (place in page_locked or (not call.begins and call.address in alive.at)):
             buffer = page_locked[place] if call.begins else alive.at[call.address]
             if call.begins:
                 alive.add(buffer.address, buffer)
@@ -90,7 +90,7 @@ def _moved(calls: Sequence[CudaCall], page_locked: Mapping[int, _Buffer]) -> Ite
                 alive.remove(buffer.address)
                 mapped.remove(buffer.host)
             yield msgspec.structs.replace(call, address=buffer.host, kind="pinned", sharing=frozenset())
-        elif type(call) is CudaMove and call.what == "copy":
+        elif type(call) is MoveCall and call.what == "copy":
             source, target = host_of(call.source), host_of(call.target)
             if mapped.find(source) or mapped.find(target):
                 yield msgspec.structs.replace(call, source=source, target=target, host="pinned")

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import msgspec
 
-from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch
-from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.calls import AnyCall, BlockCall, LaunchCall
 from firsttouch.profile.living import Living
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.symbols.names import function_name, kernel_name
 from firsttouch.profile.trace import is_of_the_runtime
 from firsttouch.profile.traced import CallerTable
@@ -28,7 +28,7 @@ class _Temporary(msgspec.Struct, eq=False):
     by_others: bool = False
 
 
-def library_temporaries(calls: Sequence[CudaCall], names: CallerTable) -> Set[int]:
+def library_temporaries(calls: Sequence[AnyCall], names: CallerTable) -> Set[int]:
     """The places of the calls that allocate what is freed within the same call of the program's line, and that only
     kernels of the library get. An allocator that keeps memory, and a container, free it elsewhere or not at all.
     """
@@ -37,14 +37,14 @@ def library_temporaries(calls: Sequence[CudaCall], names: CallerTable) -> Set[in
         return frozenset()
     alive, found, seen = Living[_Temporary](), set[int](), set[int]()
     for place, call in enumerate(calls):
-        if isinstance(call, CudaBlock):
+        if isinstance(call, BlockCall):
             ended = alive.remove(call.address)
             if ended is not None and ended.by_library and not ended.by_others:
                 found.add(ended.place)
             if place in candidates:
                 alive.add(call.address, _Temporary(place, call.bytes))
             seen.clear()
-        elif isinstance(call, CudaLaunch) and alive.at and call.arguments and id(call.arguments) not in seen:
+        elif isinstance(call, LaunchCall) and alive.at and call.arguments and id(call.arguments) not in seen:
             seen.add(id(call.arguments))
             is_library = _is_library_kernel(call.arguments.kernel)
             for word in call.arguments.words:
@@ -54,13 +54,13 @@ def library_temporaries(calls: Sequence[CudaCall], names: CallerTable) -> Set[in
     return found
 
 
-def _freed_at_their_line(calls: Sequence[CudaCall], names: CallerTable) -> Iterator[int]:
+def _freed_at_their_line(calls: Sequence[AnyCall], names: CallerTable) -> Iterator[int]:
     """The places of the calls that allocate memory of the device which the same line frees."""
     begun: dict[int, tuple[int, Hashable]] = {}
     lines: dict[int, Hashable] = {}
     """By the identity of a site, since it takes long to compare them."""
     for place, call in enumerate(calls):
-        if not isinstance(call, CudaBlock):
+        if not isinstance(call, BlockCall):
             continue
         before = begun.pop(call.address, None)
         if id(call.site) not in lines:

@@ -19,24 +19,24 @@ import msgspec
 from firsttouch import _core
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import (
+    AnyCall,
     Arguments,
     ArgumentWord,
-    CudaBlock,
-    CudaCall,
-    CudaLaunch,
-    CudaMove,
-    CudaPointers,
-    CudaQuery,
-    CudaWait,
+    BlockCall,
     HostUse,
     KernelAccess,
+    LaunchCall,
     LaunchShape,
     MappedView,
+    MoveCall,
+    PointersCall,
+    QueryCall,
     Sharing,
     TracedCalls,
+    WaitCall,
 )
-from firsttouch.profile.cuda import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.living import Living
+from firsttouch.profile.recorded import CallSite, FailedCalls, MemoryKind, Runtime
 from firsttouch.profile.traced import CallerTable
 from firsttouch.program.extents import Extent, extents_of
 from firsttouch.program.page_locked import with_page_locked
@@ -85,7 +85,7 @@ class TracedBlock(msgspec.Struct):
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
     is_of_vendor: whether a library of the vendor allocates it, or its templates for one of their calls, which the
-    program cannot change. sharing, access, host: as of `CudaBlock`.
+    program cannot change. sharing, access, host: as of `BlockCall`.
     """
 
     number: int
@@ -157,7 +157,7 @@ class TracedAllocation(msgspec.Struct, frozen=True, gc=False):
     the block in what the call allocates, of which it may be a part.
     """
 
-    call: CudaBlock
+    call: BlockCall
     block: int
     change: int
     offset: int = 0
@@ -172,7 +172,7 @@ class TracedMapping(msgspec.Struct, frozen=True, gc=False):
     block is a part of a pool, those of the piece in it. offset: of these in the piece.
     """
 
-    call: CudaBlock
+    call: BlockCall
     block: int
     start: int
     end: int
@@ -185,7 +185,7 @@ class TracedMapping(msgspec.Struct, frozen=True, gc=False):
 
 
 class TracedCopy(msgspec.Struct, frozen=True, gc=False):
-    call: CudaMove
+    call: MoveCall
     way: CopyWay
     source: TracedRange
     target: TracedRange
@@ -201,7 +201,7 @@ class TracedCopy(msgspec.Struct, frozen=True, gc=False):
 
 
 class TracedFill(msgspec.Struct, frozen=True, gc=False):
-    call: CudaMove
+    call: MoveCall
     target: TracedRange
 
 
@@ -215,7 +215,7 @@ class TracedView(msgspec.Struct, frozen=True, gc=False):
 class TracedHint(msgspec.Struct, frozen=True, gc=False):
     """A prefetch or an advice."""
 
-    call: CudaMove
+    call: MoveCall
     target: TracedRange
 
 
@@ -224,7 +224,7 @@ class TracedLaunch(msgspec.Struct, frozen=True, gc=False):
     that are addresses of the device but in no block.
     """
 
-    call: CudaLaunch
+    call: LaunchCall
     uses: tuple[TracedUse, ...]
     strangers: int = 0
 
@@ -242,8 +242,8 @@ TracedStep: TypeAlias = (
     | TracedHint
     | TracedLaunch
     | TracedView
-    | CudaWait
-    | CudaQuery
+    | WaitCall
+    | QueryCall
     | HostUse
 )
 """None of these has subclasses. Loops over all steps ask for `type(step)`: a run has millions, and `isinstance` takes
@@ -318,7 +318,7 @@ def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
 
 def is_wait(step: TracedStep) -> bool:
     """Whether the program waits for the device, as a copy that blocks does too."""
-    return type(step) is CudaWait or ((type(step) is TracedCopy or type(step) is TracedFill) and step.call.blocking)
+    return type(step) is WaitCall or ((type(step) is TracedCopy or type(step) is TracedFill) and step.call.blocking)
 
 
 def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
@@ -327,8 +327,8 @@ def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> 
     """
 
     def size(calls: TracedCalls) -> tuple[int, int]:
-        moves = (c for c in calls.calls if isinstance(c, CudaMove) and c.what == "copy")
-        launches = sum(isinstance(c, CudaLaunch) for c in calls.calls)
+        moves = (c for c in calls.calls if isinstance(c, MoveCall) and c.what == "copy")
+        launches = sum(isinstance(c, LaunchCall) for c in calls.calls)
         return sum(m.bytes * m.rows for m in moves), launches
 
     chosen = [p for p in processes if pid is None or p.pid == pid]
@@ -360,9 +360,9 @@ class _Pointers(msgspec.Struct):
     addresses: tuple[int, ...]
 
 
-def _ended(call: CudaBlock, address: int) -> CudaBlock:
+def _ended(call: BlockCall, address: int) -> BlockCall:
     """The end, unseen, of what was at an address before a call."""
-    return CudaBlock(
+    return BlockCall(
         t=call.t, correlation=0, address=address, bytes=0, begins=False, kind=call.kind, device=call.device
     )
 
@@ -423,7 +423,7 @@ class _Tracer:
         run = self.traced
         append = run.steps.append
         for place, call in enumerate(self._calls.calls):
-            if type(call) is CudaLaunch:
+            if type(call) is LaunchCall:
                 append(self._launch(call))
                 continue
             for step in self._steps(place, call):
@@ -434,14 +434,14 @@ class _Tracer:
                     life.last = len(run.steps)
         return run
 
-    def _steps(self, place: int, call: CudaCall) -> Iterator[TracedStep]:
-        assert not isinstance(call, CudaLaunch)
-        if isinstance(call, CudaMove):
+    def _steps(self, place: int, call: AnyCall) -> Iterator[TracedStep]:
+        assert not isinstance(call, LaunchCall)
+        if isinstance(call, MoveCall):
             if step := self._move(call):
                 yield step
-        elif isinstance(call, CudaBlock):
+        elif isinstance(call, BlockCall):
             yield from self._begin(place, call) if call.begins else self._end(call)
-        elif isinstance(call, CudaPointers):
+        elif isinstance(call, PointersCall):
             self._hold(call)
         elif isinstance(call, MappedView):
             if found := self._live.find(call.address):
@@ -451,7 +451,7 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ blocks
 
-    def _begin(self, place: int, call: CudaBlock) -> Iterator[TracedStep]:
+    def _begin(self, place: int, call: BlockCall) -> Iterator[TracedStep]:
         """An allocation begins, or a piece of one. What has any of its bytes has ended, unseen."""
         extent = self._extents.get(place)
         if not call.bytes:
@@ -470,7 +470,7 @@ class _Tracer:
 
     def _begin_block(
         self,
-        call: CudaBlock,
+        call: BlockCall,
         address: int,
         nbytes: int,
         change: int,
@@ -503,7 +503,7 @@ class _Tracer:
         self._live.add(address, block)
         return TracedAllocation(call, block.number, change, offset)
 
-    def _map(self, call: CudaBlock, extent: Extent) -> Iterator[TracedStep]:
+    def _map(self, call: BlockCall, extent: Extent) -> Iterator[TracedStep]:
         """A piece of a range is mapped. The first one begins its blocks."""
         if call.address in self._pieces:
             yield from self._unmap(call)
@@ -515,7 +515,7 @@ class _Tracer:
         self._pieces[call.address] = extent, call.bytes
         yield from self._mappings(call, extent, call.bytes)
 
-    def _unmap(self, call: CudaBlock) -> Iterator[TracedStep]:
+    def _unmap(self, call: BlockCall) -> Iterator[TracedStep]:
         extent, nbytes = self._pieces.pop(call.address)
         ended = call if not call.begins else _ended(call, call.address)
         yield from self._mappings(ended, extent, nbytes)
@@ -524,18 +524,18 @@ class _Tracer:
             for address, _ in extent.units():
                 yield from self._end_block(ended, address, 0)
 
-    def _mappings(self, call: CudaBlock, extent: Extent, nbytes: int) -> Iterator[TracedStep]:
+    def _mappings(self, call: BlockCall, extent: Extent, nbytes: int) -> Iterator[TracedStep]:
         """The bytes of a piece in each block of its range."""
         for address, unit in extent.units():
             start, end = max(address, call.address), min(address + unit, call.address + nbytes)
             if start < end and (block := self._live.at.get(address)) is not None:
                 yield TracedMapping(call, block.number, start - address, end - address, start - call.address)
 
-    def _end_unseen(self, call: CudaBlock, address: int, nbytes: int) -> Iterator[TracedStep]:
+    def _end_unseen(self, call: BlockCall, address: int, nbytes: int) -> Iterator[TracedStep]:
         for begin in self._live.within(address, nbytes):
             yield from self._end_block(_ended(call, begin), begin)
 
-    def _end(self, call: CudaBlock) -> Iterator[TracedStep]:
+    def _end(self, call: BlockCall) -> Iterator[TracedStep]:
         if call.address in self._pieces:
             yield from self._unmap(call)
             return
@@ -543,7 +543,7 @@ class _Tracer:
         for address in divided.parts if divided is not None else [call.address]:
             yield from self._end_block(call, address)
 
-    def _end_block(self, call: CudaBlock, address: int, change: int | None = None) -> Iterator[TracedStep]:
+    def _end_block(self, call: BlockCall, address: int, change: int | None = None) -> Iterator[TracedStep]:
         """change: 0 of what is mapped in pieces; None: the block's bytes."""
         block = self._live.remove(address)
         if block is None:
@@ -559,7 +559,7 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ copies
 
-    def _rows(self, call: CudaMove) -> int:
+    def _rows(self, call: MoveCall) -> int:
         """The rows of a call, no more than the blocks of both sides have."""
         rows = max(1, call.rows)
         for address, pitch in ((call.target, call.target_pitch), (call.source, call.source_pitch)):
@@ -567,7 +567,7 @@ class _Tracer:
                 rows = min(rows, 1 + max(0, found[0].nbytes - found[1] - call.bytes) // pitch)
         return rows
 
-    def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
+    def _range(self, call: MoveCall, address: int, pitch: int) -> TracedRange:
         """The bytes of one side of a call, at most those that the block at their address has."""
         key = address, call.bytes, self._rows(call) if call.rows > 1 else 1, pitch
         known = self._ranges.get(key)
@@ -591,7 +591,7 @@ class _Tracer:
     def _on_host(self, side: TracedRange) -> bool:
         return side.block == NO_BLOCK or self.traced.blocks[side.block].on_host
 
-    def _move(self, call: CudaMove) -> TracedStep | None:
+    def _move(self, call: MoveCall) -> TracedStep | None:
         if not call.bytes or call.captured:  # which a graph does, when it is launched
             return None
         target = self._range(call, call.target, call.target_pitch)
@@ -615,13 +615,13 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ pointers
 
-    def _hold(self, call: CudaPointers) -> None:
+    def _hold(self, call: PointersCall) -> None:
         if found := self._live.find(call.target):
             block, offset = found
             self._pointers[block.number].put(offset, _Pointers(call.correlation, call.addresses))
             self._uses.clear()
 
-    def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
+    def _forget_pointers(self, call: MoveCall, target: TracedRange, *, searched: bool = False) -> None:
         """Forgets the pointers that a copy or a fill overwrites, except those of this copy.
 
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
@@ -638,7 +638,7 @@ class _Tracer:
                 pointers.remove(offset)
             self._uses.clear()
 
-    def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
+    def _copy_pointers(self, call: MoveCall, source: TracedRange, target: TracedRange) -> None:
         if source.block not in self._pointers:
             return
         for offset, pointers in self._pointers[source.block].within(source.start, source.end):
@@ -648,7 +648,7 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ launches
 
-    def _launch(self, call: CudaLaunch) -> TracedLaunch:
+    def _launch(self, call: LaunchCall) -> TracedLaunch:
         if not call.captured:
             self.traced.launches += 1
             self.traced.unknown += call.arguments is None

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 
-from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.profile.calls import HostUse, WaitCall
 from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.ahead import look_ahead
@@ -155,7 +155,7 @@ class _Maker:
                 self._write(step.target, FILL, step, index)
             elif type(step) is TracedAllocation:
                 self._allocation(step)
-            elif type(step) is CudaWait:
+            elif type(step) is WaitCall:
                 if self.computing and not self.waited:
                     self._add(AwaitAll())
                     self.waited = True

@@ -14,7 +14,7 @@ struct HostRows {
 };
 
 // Up to these many bytes, all are hashed; of more, pieces of 64 bytes that are evenly spread: one each 2 KiB, but 128
-// at least and 1,024 at most. CudaMove.compared of profile/calls.py says so to readers.
+// at least and 1,024 at most. MoveCall.compared of profile/calls.py says so to readers.
 inline constexpr std::uint64_t hashed_whole = 8 << 10, piece_bytes = 64, bytes_a_piece = 2 << 10, least_pieces = 128,
                                most_pieces = 1024;
 

@@ -20,7 +20,7 @@ from firsttouch.advice.port.port_findings import (
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
 from firsttouch.profile.calls import HostUse
-from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
 from firsttouch.program.ranges import Ranges

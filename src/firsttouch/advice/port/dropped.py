@@ -10,7 +10,7 @@ from firsttouch.advice.port.kept import CopySites, FilledBefore, kept_arrays, st
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, FilledFirst, KeptBecause
 from firsttouch.advice.port.wording import KEPT
-from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import Partners, joined, may_pair
 from firsttouch.program.range_map import RangeMap

@@ -40,7 +40,7 @@ from firsttouch.advice.port.wording import (
     worded_search,
 )
 from firsttouch.profile.call_journal import is_of_vendor
-from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.calls import HostUse, QueryCall, WaitCall
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, failed_rows
@@ -137,7 +137,7 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
     apis = {"", *state.run.apis}
     rules = [rule(state, rows) for rule in all_rules().values() if getattr(rule, "api", "") in apis]
     takers: dict[type, list[Callable[[int, TracedStep], None]]] = defaultdict(list)
-    for rule in sorted(rules, key=lambda rule: CudaWait in rule.steps):  # a copy that blocks ends with a wait
+    for rule in sorted(rules, key=lambda rule: WaitCall in rule.steps):  # a copy that blocks ends with a wait
         for kind in rule.steps:
             takers[kind].append(rule.take)
     for number, step in enumerate(state.run.steps):
@@ -155,7 +155,7 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
 
 def time_of(step: TracedStep) -> float:
     """When a step's call returned, as a reading of CLOCK_MONOTONIC."""
-    return step.t if isinstance(step, CudaWait | CudaQuery | HostUse) else step.call.t
+    return step.t if isinstance(step, WaitCall | QueryCall | HostUse) else step.call.t
 
 
 def _saved(run: TracedRun, joined: Partners, clock: float) -> SavedBytes:

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias, get_args
 
 from firsttouch.advice.port.port_findings import KeptBecause
 from firsttouch.profile.calls import HostUse
-from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.recorded import CallSite
 from firsttouch.program.partners import JoinedBytes, Partners, joined, may_pair
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges

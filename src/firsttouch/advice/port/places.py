@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import VENDOR
-from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.headline import short
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.symbols.names import function_name
 from firsttouch.profile.trace import is_of_a_package
 from firsttouch.profile.traced import CallerTable, CallLocation, FailedCallRow, calling_frame, place_of

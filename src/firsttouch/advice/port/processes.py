@@ -11,7 +11,7 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
 from firsttouch.advice.port.wording import headline, noted_titles
-from firsttouch.profile.calls import CudaMove, TracedCalls
+from firsttouch.profile.calls import MoveCall, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
@@ -104,7 +104,7 @@ def _counted(profile: Profile, calls: TracedCalls) -> ProcessAnswer:
     copies = [
         call
         for call in calls.calls
-        if isinstance(call, CudaMove) and call.what == "copy" and call.direction in ("h2d", "d2h", "unknown")
+        if isinstance(call, MoveCall) and call.what == "copy" and call.direction in ("h2d", "d2h", "unknown")
     ]
     size = sum(copy.bytes * copy.rows for copy in copies)
     command = [*command_of(profile, calls.pid)]

@@ -16,7 +16,7 @@ from firsttouch.advice.port.processes import command_of, is_watched, over_all, o
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import calls_of
-from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
+from firsttouch.profile.calls import LaunchCall, MoveCall, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.fronts import TRACED
@@ -135,7 +135,7 @@ def _processes(profile: Profile) -> list[TracedCalls]:
 
 
 def _uses_memory(calls: TracedCalls) -> bool:
-    return any(isinstance(call, CudaLaunch | CudaMove) for call in calls.calls)
+    return any(isinstance(call, LaunchCall | MoveCall) for call in calls.calls)
 
 
 def _untraced_error(profile: Profile) -> UsageError:

@@ -16,8 +16,8 @@ from firsttouch.advice.port.cpu_use import cpu_uses
 from firsttouch.advice.port.dropped import CopiesByFate, site_of
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
-from firsttouch.profile.calls import CudaWait, HostUse
-from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.calls import HostUse, WaitCall
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.partners import Partners, joined
 from firsttouch.program.trace import (
@@ -125,7 +125,7 @@ class _Order:
                 self._use(number, step, step.target.block)
                 if step.call.blocking:
                     self._wait_for(None)
-            elif type(step) is CudaWait:
+            elif type(step) is WaitCall:
                 if step.what != "copy" and not (step.what == "free" and self._frees_later):
                     self._wait_for(None)
             elif type(step) is HostUse:
@@ -253,7 +253,7 @@ class _Order:
             step = self._run.steps[place]
             if type(step) is TracedAllocation:
                 frees_later = not step.begins and self._is_freed_later(step)
-            elif type(step) is CudaWait:
+            elif type(step) is WaitCall:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
                     return place, step.site
             elif type(step) is TracedLaunch:

@@ -19,8 +19,8 @@ from firsttouch.advice.port.port_findings import (
 from firsttouch.advice.port.rule import Coverage, FindingRow, FindingWords, Hazard
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.base.units import format_size
-from firsttouch.profile.cuda import Runtime
 from firsttouch.profile.headline import short
+from firsttouch.profile.recorded import Runtime
 from firsttouch.program.needless import WhyNotCompared
 from firsttouch.records.text import join_names
 

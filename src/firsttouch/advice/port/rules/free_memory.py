@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from firsttouch.advice.port.rule import FindingRow, FindingRows, FindingWords, Hazard, ProgramState
-from firsttouch.profile.calls import CudaQuery
+from firsttouch.profile.calls import QueryCall
 from firsttouch.profile.trace import is_of_a_package
 from firsttouch.program.trace import TracedAllocation, TracedBlock, TracedStep
 
@@ -55,7 +55,7 @@ class FreeMemory(Hazard):
     }
     strategy = "also limit the size by the host's available memory (MemAvailable, the node's MemFree)"
     chapter = "free-memory"
-    steps = (CudaQuery, TracedAllocation)
+    steps = (QueryCall, TracedAllocation)
 
     def __init__(self, state: ProgramState, rows: FindingRows) -> None:
         super().__init__(state, rows)
@@ -63,7 +63,7 @@ class FreeMemory(Hazard):
         """The last query of each function."""
 
     def take(self, number: int, step: TracedStep) -> None:
-        if isinstance(step, CudaQuery) and not step.vendor:
+        if isinstance(step, QueryCall) and not step.vendor:
             place = self.state.places.of(step.site)
             by_library = bool(step.site) and is_of_a_package(step.site[0].file)
             row = self.row("library", "possible", place) if by_library else self.row("asked", "seen", place)

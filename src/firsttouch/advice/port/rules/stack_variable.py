@@ -6,7 +6,7 @@ from itertools import chain
 from operator import itemgetter
 
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
-from firsttouch.profile.calls import CudaWait
+from firsttouch.profile.calls import WaitCall
 from firsttouch.program.trace import TracedCopy, TracedStep
 
 
@@ -27,7 +27,7 @@ class StackVariable(Hazard):
     }
     strategy = "use memory that lives until the synchronization"
     chapter = "stack-variables"
-    steps = (TracedCopy, CudaWait)
+    steps = (TracedCopy, WaitCall)
 
     def __init__(self, state: ProgramState, rows: FindingRows) -> None:
         super().__init__(state, rows)
@@ -40,7 +40,7 @@ class StackVariable(Hazard):
                 self._add("blocking", number, step)
             else:
                 self._waiting.setdefault(step.call.thread, []).append((number, step))
-        elif isinstance(step, CudaWait) and self._waiting:
+        elif isinstance(step, WaitCall) and self._waiting:
             self._waited(step.thread, step.stack)
         elif isinstance(step, TracedCopy) and step.call.blocking and self._waiting:
             self._waited(step.call.thread, 0)

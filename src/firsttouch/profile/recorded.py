@@ -46,7 +46,7 @@ on, follow those of the native code that it called. Empty: unknown.
 """
 
 
-class CudaAllocation(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedAllocation(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that the program obtained through CUDA at `t`. device: the number of a GPU; name: of a static variable."""
 
     t: float
@@ -58,7 +58,7 @@ class CudaAllocation(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class CudaFree(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedFree(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that the program gave back at `t`. bytes: 0 where the driver does not state it."""
 
     t: float
@@ -68,7 +68,7 @@ class CudaFree(msgspec.Struct, frozen=True, kw_only=True):
     device: int
 
 
-class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedCopy(msgspec.Struct, frozen=True, kw_only=True):
     """A copy that the program asked for, or a fill of memory. source, target: kinds of memory; peers: the numbers of
     both GPUs of a copy between two. correlation: of the call that asked for it.
     """
@@ -85,7 +85,7 @@ class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
     correlation: int = 0
 
 
-class CudaKernel(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel that ran. name: as the compiler mangled it. correlation: of the call that launched it."""
 
     start: float
@@ -125,10 +125,10 @@ class ProcessJournal:
     pid: int
     opened: float
     marks: list[Mark] = field(default_factory=list)
-    allocations: list[CudaAllocation] = field(default_factory=list)
-    frees: list[CudaFree] = field(default_factory=list)
-    copies: list[CudaCopy] = field(default_factory=list)
-    kernels: list[CudaKernel] = field(default_factory=list)
+    allocations: list[RecordedAllocation] = field(default_factory=list)
+    frees: list[RecordedFree] = field(default_factory=list)
+    copies: list[RecordedCopy] = field(default_factory=list)
+    kernels: list[RecordedKernel] = field(default_factory=list)
     events: list[MemoryEvent] = field(default_factory=list)
     notices: list[LayerNotice] = field(default_factory=list)
     lost: int = 0
