@@ -14,7 +14,8 @@ from tests.texts import assert_states
 
 from firsttouch.profile import process_memory
 from firsttouch.profile import schema as s
-from firsttouch.profile.fronts import FRONTS, TRACED, UNTRACED, foreseen, is_named, is_of_front
+from firsttouch.profile.foreseen import foreseen
+from firsttouch.profile.fronts import FRONTS, TRACED, UNTRACED, is_named, is_of_front
 from firsttouch.profile.programs import KINDS, help_text, markdown
 from firsttouch.profile.reading import read
 from firsttouch.profile.symbols.elf import Elf

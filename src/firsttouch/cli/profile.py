@@ -273,7 +273,7 @@ def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int
     """Profiles, shows what came of it, and returns the target's exit status, whatever happens to what is shown."""
     with signals_for_this_thread():
         from firsttouch.machine.libraries import find_library
-        from firsttouch.profile.fronts import foreseen
+        from firsttouch.profile.foreseen import foreseen
         from firsttouch.profile.launch import NotStarted
         from firsttouch.profile.profiler import profile, rank_of
         from firsttouch.profile.second_run import profile_twice

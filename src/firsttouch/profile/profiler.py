@@ -76,7 +76,7 @@ class ProfileCall:
     driver does. host: with the trace, also what the CPU does with host buffers that are copied. check_copies: with
     the trace, all bytes of copies are compared, not a part. exact: with the trace, a second run tells what kernels use
     (second_run.py), in which this file, `patch`, is put into them. inject: whether ranges of NVTX are recorded, by a
-    library too. to_stderr: where the target's stdout goes. foreseen: what will not be traced (`fronts.foreseen`).
+    library too. to_stderr: where the target's stdout goes. foreseen: what will not be traced (`foreseen.foreseen`).
     """
 
     command: Sequence[str] = ()
