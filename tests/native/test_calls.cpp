@@ -359,8 +359,8 @@ TEST_F(ArgumentsOfLaunches, WordsOfEveryParameterThatAreAddressesOncePerCombinat
     // The same in one buffer, of which a part is missing.
     std::uint64_t buffer[6] = {first, views[0], views[1], views[2], 3, last};
     std::size_t bytes = sizeof buffer;
-    void* extra[] = {reinterpret_cast<void*>(launch_buffer), buffer,
-                     reinterpret_cast<void*>(launch_buffer_bytes), &bytes, nullptr};
+    void* extra[] = {reinterpret_cast<void*>(launch_buffer), buffer, reinterpret_cast<void*>(launch_buffer_bytes),
+                     &bytes, nullptr};
     EXPECT_EQ(arguments_.number(driver_, Handle(1), name_, nullptr, extra), one + 1);
     bytes = 40;
     EXPECT_EQ(arguments_.number(driver_, Handle(1), name_, nullptr, extra), one);
