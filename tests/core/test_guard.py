@@ -20,11 +20,12 @@ GPU, GPU_HEADER, HIP = "device/gpu.cpp", "device/gpu.hpp", "device/hip/device.cp
 # What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
 NAMES, JOURNAL, RINGS = "profile/inject/front/cuda/nvtx.cpp", "profile/inject/core/journal.cpp", "profile/perf.cpp"
 PYTHON = "profile/python_process.cpp"  # the target's interpreter, whose symbols are read
+CODE = "profile/inject/front/hip/layer.cpp"  # a file of code that the program loads, which is read
 TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
 FORKED = "events/home_process.hpp"  # a page that the kernel wipes in a forked process
 OBTAINING = {
     r"\b(?:std::)?malloc\(": {HOST, NAMES},
-    r"\bmmap\(": {HOST, JOURNAL, RINGS, PYTHON, TRACKED, FORKED},
+    r"\bmmap\(": {HOST, JOURNAL, RINGS, PYTHON, CODE, TRACKED, FORKED},
     r"\.mem_alloc\b": {GPU},
     r"\.mem_alloc_managed\b": {GPU},
     r"\.mem_alloc_flags\b": {HIP},

@@ -38,7 +38,7 @@ def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no
     plain["trace"]["alive"][0]["t"] = summary.gpus[0].peak.t if summary.gpus[0].peak else None
     later = (
         *((plain, ["by_line"]), (plain["host"], ["least", "most"]), (plain["touches"], ["of_python", "sure"])),
-        (plain["trace"], ["by_process", "damaged", "unfinished", "failed"]),
+        (plain["trace"], ["by_process", "damaged", "unfinished", "failed", "untimed"]),
         (plain["gpus"][0], ["allocated", "peak_of"]),
     )
     for part, names in later:
