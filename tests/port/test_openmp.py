@@ -18,13 +18,15 @@ from tests.profile import injected
 
 from firsttouch.advice.edits import edits
 from firsttouch.advice.port.found import found
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.places import Places, where
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import WaitCall
 from firsttouch.profile.inject import OPENMP_VARIABLE, inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
-from firsttouch.profile.symbols.lookup import symbolize
+from firsttouch.profile.recorded import CallFrame
+from firsttouch.profile.symbols.lookup import CodeLocation, symbolize
+from firsttouch.profile.traced import place_of
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep, trace
 
@@ -195,6 +197,16 @@ def test_calls_are_told_by_the_lines_of_constructs(program: Path, tmp_path: Path
     place = symbolize([(frame.file, frame.offset)])[frame.file, frame.offset]
     assert place.function == "update"
     assert lines[place.number - 1].startswith("#pragma omp target update to")
+
+
+@pytest.mark.parametrize(
+    ("near", "words"), [(True, ("main near app.c:12", "near :12")), (False, ("main app.c:12", ":12"))]
+)
+def test_that_a_call_has_no_line_of_its_own_is_said(near: bool, words: tuple[str, str]):
+    name = CodeLocation("main", "/src/app.c", 12, near=near)
+    frame = CallFrame("/src/app", 0x10)
+    place = place_of((frame,), {("/src/app", 0x10): name})
+    assert (where(place), where(place, place)) == words
 
 
 def test_without_target_regions_nothing_is_recorded(program: Path, tmp_path: Path, make_once):
