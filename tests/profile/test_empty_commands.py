@@ -62,3 +62,13 @@ def test_one_that_stays_as_it_is_is_written_once(tmp_path: Path, command: bytes,
             processes.take_readings(time.monotonic())
     assert starts(tmp_path) == 1
     assert [*command_of(profile_of(tmp_path), PID)] == [shown]
+
+
+@pytest.mark.parametrize(("is_program", "shown"), [(True, "brief"), (False, "/bin/app")])
+def test_a_program_that_ends_at_once_is_called_by_its_name(tmp_path: Path, is_program: bool, shown: str) -> None:
+    """It was executed by another one, such as env. A process that named itself keeps its command."""
+    with profiled(tmp_path, b"/bin/app\0") as (processes, file):
+        for each in file.parent.iterdir():
+            each.unlink()
+        processes.executed(0.5, PID, "brief", is_program=is_program)
+    assert [*command_of(profile_of(tmp_path), PID)] == [shown]

@@ -146,9 +146,11 @@ class Processes:
         """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
         return (self._tree.stat(pid) or [""])[0]
 
-    def name(self, t: float, member: Member, otherwise: str | None = None) -> None:
-        """Writes what a process executes, if that has changed. otherwise: for its first line, if it has ended."""
-        name = self._tree.text(f"proc/{member.pid}/comm") or ""
+    def name(self, t: float, member: Member, otherwise: str | None = None, executed: str = "") -> None:
+        """Writes what a process executes, if that has changed. If it has ended, its first line has the name `otherwise`,
+        and later ones that of the program that it `executed`.
+        """
+        name = self._tree.text(f"proc/{member.pid}/comm") or executed
         if otherwise is None and (name == member.name or not name):  # the same, or it has ended
             return
         member.name = name or otherwise or ""
@@ -179,11 +181,12 @@ class Processes:
         """A process was started; it is read at the next tick."""
         self._newborn[pid] = _Newborn(parent)
 
-    def executed(self, t: float, pid: int, name: str) -> None:
+    def executed(self, t: float, pid: int, name: str, *, is_program: bool = True) -> None:
+        """A process executed a program, or, if not is_program, named itself."""
         if newborn := self._newborn.get(pid):
             newborn.names.append(name)
         elif member := self.members.get(pid):
-            self.name(t, member)
+            self.name(t, member, executed=name if is_program else "")
 
     # ------------------------------------------------------------------------------- readings
 
