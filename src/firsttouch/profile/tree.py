@@ -147,8 +147,8 @@ class Processes:
         return (self._tree.stat(pid) or [""])[0]
 
     def name(self, t: float, member: Member, otherwise: str | None = None, executed: str = "") -> None:
-        """Writes what a process executes, if that has changed. If it has ended, its first line has the name `otherwise`,
-        and later ones that of the program that it `executed`.
+        """Writes what a process executes, if that has changed. If the process has ended, its first line has the name
+        `otherwise`, and later ones that of the program that it `executed`.
         """
         name = self._tree.text(f"proc/{member.pid}/comm") or executed
         if otherwise is None and (name == member.name or not name):  # the same, or it has ended
