@@ -62,6 +62,7 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
+    "reset": KeptWords("", "a kernel writes the buffer, whose old values this copy brings back"),
 }
 _ALLOCATORS = {
     "/libc10_cuda": "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch",
