@@ -90,13 +90,11 @@ def headline(
     noted: Sequence[str] = (),
     needed: int = 0,
     perhaps: bool = False,
-    unsure: bool = False,
     partial: bool = False,
     status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too; perhaps: some of these perhaps not; unsure: perhaps others, if the CPU does what was not
-    seen. hazards: the kinds of findings that have to be fixed;
+    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
     noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
@@ -124,8 +122,7 @@ def headline(
     if needed:
         most = "up to " if perhaps else ""
         without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
-    seen = ", as far as was seen," if unsure else ""
-    sentence = f"A unified version of {name} saves {less} and{seen} {without} {copied_words}"
+    sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
 
 
