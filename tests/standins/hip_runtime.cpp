@@ -222,7 +222,7 @@ Error hipGetDeviceProperties(char* of, int) {
         {332, 0},     {336, 8},     {344, 2048},      {656, 1},         {772, 1},    {780, 1}};
     std::memset(of, 0, 792);
     std::strcpy(of, "Stand-in");
-    std::strcpy(of + 396, "gfx90a:sramecc+:xnack-");
+    std::strcpy(of + 396, "gfx942:sramecc+:xnack-");
     for (const auto& [at, value] : sizes) std::memcpy(of + at, &value, sizeof value);
     for (const auto& [at, value] : numbers) std::memcpy(of + at, &value, sizeof value);
     return 0;
