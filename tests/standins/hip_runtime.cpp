@@ -20,6 +20,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "profile/inject/front/hip/calls.hpp"
 
@@ -116,6 +117,21 @@ Error run(const void* kernel, Dim3 grid, Dim3 block, void** arguments) {
     return 0;
 }
 
+// What is asked of the stream that is captured waits in the graph until that is launched. Arguments of kernels must
+// live as long.
+using Work = std::vector<std::function<Error()>>;
+Stream captured = nullptr;
+Work capture;
+Error do_on(Stream stream, std::function<Error()> step) {
+    if (captured == nullptr || stream != captured) return step();
+    capture.push_back(std::move(step));
+    return 0;
+}
+Error add_to(Handle graph, std::function<Error()> step) {
+    static_cast<Work*>(graph)->push_back(std::move(step));
+    return 0;
+}
+
 double now_ms() {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -144,7 +160,53 @@ Error hipHostFree(void* p) { return give_back(p); }
 Error hipHostRegister(void*, Size, unsigned) { return 0; }
 Error hipHostUnregister(void*) { return 0; }
 Error hipMemcpy(void* t, const void* s, Size n, int) { return move(t, s, n); }
-Error hipMemcpyAsync(void* t, const void* s, Size n, int, Stream) { return move(t, s, n); }
+Error hipMemcpyAsync(void* t, const void* s, Size n, int, Stream q) {
+    return do_on(q, [=] { return move(t, s, n); });
+}
+Error hipMemcpyBatchAsync(void** t, void** s, Size* b, Size n, void*, Size*, Size, Size*, Stream) {
+    for (Size i = 0; i < n; ++i) move(t[i], s[i], b[i]);
+    return 0;
+}
+Error hipMemcpyParam2D(const Copy2D* c) {
+    const auto at = [](const Side2D& side) {
+        return static_cast<char*>(side.device != nullptr ? side.device : side.host) + side.y * side.pitch + side.x;
+    };
+    return move(at(c->target), at(c->source), c->width, c->height, c->target.pitch, c->source.pitch);
+}
+Error hipStreamBeginCapture(Stream q, int) { return captured = q, 0; }
+Error hipStreamEndCapture(Stream q, Handle* g) {
+    if (q != captured) return invalid;
+    captured = nullptr;
+    *g = new Work(std::move(capture));
+    capture = {};
+    return 0;
+}
+Error hipStreamIsCapturing(Stream q, int* status) { return *status = captured != nullptr && q == captured ? 1 : 0, 0; }
+Error hipGraphAddMemcpyNode1D(Handle*, Handle g, const Handle*, Size, void* t, const void* s, Size m, int) {
+    return add_to(g, [=] { return move(t, s, m); });
+}
+Error hipGraphAddMemsetNode(Handle*, Handle g, const Handle*, Size, const FillNode* f) {
+    return add_to(g, [f = *f] { return std::memset(f.target, static_cast<int>(f.value), f.width * f.value_bytes), 0; });
+}
+Error hipGraphAddKernelNode(Handle*, Handle g, const Handle*, Size, const KernelNode* k) {
+    return add_to(g, [k = *k] { return run(k.function, k.grid, k.block, k.parameters); });
+}
+Error hipGraphAddChildGraphNode(Handle*, Handle g, const Handle*, Size, Handle child) {
+    return add_to(g, [steps = *static_cast<Work*>(child)] {
+        for (const auto& step : steps) step();
+        return 0;
+    });
+}
+Error hipGraphInstantiate(Handle* e, Handle g, Handle*, char*, Size) {
+    *e = new Work(*static_cast<Work*>(g));
+    return 0;
+}
+Error hipGraphLaunch(Handle e, Stream) {
+    for (const auto& step : *static_cast<Work*>(e)) step();
+    return 0;
+}
+Error hipGraphDestroy(Handle g) { return delete static_cast<Work*>(g), 0; }
+Error hipGraphExecDestroy(Handle e) { return delete static_cast<Work*>(e), 0; }
 Error hipMemcpyWithStream(void* t, const void* s, Size n, int, Stream) { return move(t, s, n); }
 Error hipMemcpy2D(void* t, Size tp, const void* s, Size sp, Size w, Size h, int) { return move(t, s, w, h, tp, sp); }
 Error hipMemcpy2DAsync(void* t, Size tp, const void* s, Size sp, Size w, Size h, int, Stream) {
@@ -185,7 +247,9 @@ Error hipMemGetInfo(Size* f, Size* n) {
     *n = Size(2) << 30;
     return 0;
 }
-Error hipLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream) { return run(f, g, b, a); }
+Error hipLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream q) {
+    return do_on(q, [=] { return run(f, g, b, a); });
+}
 Error hipExtLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream, Handle, Handle, int) {
     return run(f, g, b, a);
 }
@@ -270,6 +334,19 @@ struct Entry {
 #define OWN(name)                                                                                                      \
     Entry { place_of_##name, reinterpret_cast<void*>(&own::name) }
 const Entry runtime_entries[] = {OWN(hipGetLastError),
+                                 OWN(hipMemcpyBatchAsync),
+                                 OWN(hipMemcpyParam2D),
+                                 OWN(hipStreamBeginCapture),
+                                 OWN(hipStreamEndCapture),
+                                 OWN(hipStreamIsCapturing),
+                                 OWN(hipGraphAddMemcpyNode1D),
+                                 OWN(hipGraphAddMemsetNode),
+                                 OWN(hipGraphAddKernelNode),
+                                 OWN(hipGraphAddChildGraphNode),
+                                 OWN(hipGraphInstantiate),
+                                 OWN(hipGraphLaunch),
+                                 OWN(hipGraphDestroy),
+                                 OWN(hipGraphExecDestroy),
                                  OWN(hipPeekAtLastError),
                                  OWN(hipMalloc),
                                  OWN(hipHostAlloc),
@@ -378,6 +455,7 @@ EXPORTED Error __hipPopCallConfiguration(Dim3* grid, Dim3* block, Size* shared, 
     *shared = configuration.shared, *stream = configuration.stream;
     return 0;
 }
+EXPORTED Error hipGraphCreate(Handle* g, unsigned) { return *g = new Work, 0; }
 EXPORTED Error hipInit(unsigned) { return 0; }
 EXPORTED Error hipGetDeviceCount(int* n) { return *n = 1, 0; }
 EXPORTED Error hipSetDevice(int device) { return device == 0 ? 0 : 101; }
