@@ -134,6 +134,20 @@ def test_a_call_is_recorded_once_by_whichever_door(built: Path, tmp_path: Path):
     assert by_door[0] == by_door[1] == by_door[2]
 
 
+@pytest.mark.parametrize("program", ["hip", "alone"])
+def test_tables_that_come_through_rocprofiler_register_are_watched(built: Path, tmp_path: Path, program: str):
+    """AMD's own library, if it is installed: without a trace it finds no tool; with one it hands the tables over."""
+    roots = filter(None, (os.environ.get("ROCM_PATH"), "/opt/rocm"))
+    library = next((path for root in roots for path in Path(root).glob("lib/librocprofiler-register.so.0")), None)
+    if library is None:
+        pytest.skip("librocprofiler-register.so is not installed")
+    tables = {**TABLES, "STANDIN_REGISTER": str(library)}
+    command = [built / program, "copied", built / "kernels"]
+    assert injected.run(command, {**os.environ, **tables}) == "right\n"
+    run = traced(built, tmp_path, "copied", program=program, **tables)
+    assert (copied(run), counted(run)["TracedLaunch"]) == (EACH_WAY, STEPS)
+
+
 def test_an_older_runtime_whose_table_has_fewer_functions_is_watched_as_far_as_it_has_them(built: Path, tmp_path: Path):
     whole = counted(traced(built, tmp_path / "whole", "module", **TABLES))
     short = counted(traced(built, tmp_path / "short", "module", STANDIN_TABLES="300"))

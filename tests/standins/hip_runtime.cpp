@@ -5,6 +5,7 @@
 //                             kernel runs
 //   STANDIN_TABLES=entries    the table has so many, and is handed to tools as rocprofiler-register does it; unset: it
 //                             is not, as before ROCm 6
+//   STANDIN_REGISTER=library  they are handed over through AMD's rocprofiler-register, which this is
 //   STANDIN_LOG=file          each copy is appended to it: its direction, the bytes of the device's block and its own
 //   STANDIN_FAIL=1            each call fails, as without a GPU
 #include <dlfcn.h>
@@ -314,10 +315,19 @@ void hand_over(const char* name, Table& table) {
     const char* const count = std::getenv("STANDIN_TABLES");
     if (count == nullptr) return;
     table.bytes = sizeof(Size) + std::min<Size>(std::strtoul(count, nullptr, 10), entries) * sizeof(void*);
+    void* tables[] = {&table};
+    if (const char* const path = std::getenv("STANDIN_REGISTER"); path != nullptr) {
+        using Register = int (*)(const char*, void*, std::uint32_t, void**, std::uint64_t, std::uint64_t*);
+        static void* const library = dlopen(path, RTLD_NOW);
+        if (library == nullptr) std::abort();
+        std::uint64_t id = 0;
+        reinterpret_cast<Register>(dlsym(library, "rocprofiler_register_library_api_table"))(name, nullptr, 60200,
+                                                                                             tables, 1, &id);
+        return;
+    }
     using Take = int (*)(const char*, std::uint64_t, std::uint64_t, void**, std::uint64_t);
     if (dlsym(RTLD_DEFAULT, "rocprofiler_configure") == nullptr) return;
     const auto take = reinterpret_cast<Take>(dlsym(RTLD_DEFAULT, "rocprofiler_set_api_table"));
-    void* tables[] = {&table};
     if (take != nullptr) take(name, 60200, 0, tables, 1);
 }
 
