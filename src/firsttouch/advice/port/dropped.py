@@ -135,11 +135,6 @@ def are_perhaps_needed(calls: Iterable[CopyCalls]) -> bool:
     return any(row.unless for row in calls)
 
 
-def may_need_others(calls: Iterable[CopyCalls]) -> bool:
-    """Whether a unified version needs some copies that are dropped, if the CPU does what was not seen."""
-    return any(row.fate == "dropped" and row.unless for row in calls)
-
-
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:
     """The calls of copies by what becomes of them."""
     by_fate: tuple[tuple[CopyFate, Sequence[int]], ...] = (

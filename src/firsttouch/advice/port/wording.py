@@ -51,14 +51,18 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
         "the host array is written after the copy back, and the buffer is used again",
         "kernels overwrite the whole buffer without reading it",
     ),
-    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
     ),
+    "result": KeptWords(
+        "the CPU writes the host array after the copy, and another array got the buffer's result",
+        "it writes only after the kernels, and uses neither the old values nor that result after that",
+    ),
     "rewritten": KeptWords(
         "the CPU writes the host array after the copy",
-        "it does so only after the kernels, without reading the old values",
+        "it does so only after the kernels, without reading the old values, or the array was freed before",
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
@@ -90,13 +94,11 @@ def headline(
     noted: Sequence[str] = (),
     needed: int = 0,
     perhaps: bool = False,
-    unsure: bool = False,
     partial: bool = False,
     status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too; perhaps: some of these perhaps not; unsure: perhaps others, if the CPU does what was not
-    seen. hazards: the kinds of findings that have to be fixed;
+    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
     noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
@@ -124,8 +126,7 @@ def headline(
     if needed:
         most = "up to " if perhaps else ""
         without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
-    seen = ", as far as was seen," if unsure else ""
-    sentence = f"A unified version of {name} saves {less} and{seen} {without} {copied_words}"
+    sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
 
 
