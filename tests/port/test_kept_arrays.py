@@ -155,7 +155,7 @@ def a_smaller_array_after_another(program: Program) -> None:
         (reference_in_the_input, [(COPY_IN, "kept", "written", False), (COPY_BACK, "dropped", "", False)]),
         (
             reference_in_the_input_seen_late,
-            [(COPY_IN, "kept", "rewritten", True), (COPY_BACK, "dropped", "", False)],
+            [(COPY_IN, "kept", "result", True), (COPY_BACK, "dropped", "", False)],
         ),
         (
             cleared_before_the_result_comes_back,
@@ -433,6 +433,26 @@ def filled_for_both(
         for wait in of(calls).waits
         if wait.copy.line != 10
     ]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [(0, "result"), (MIB, "rewritten"), (None, "rewritten")],
+    ids=["as burger of HeCBench", "another part", "no result"],
+)
+def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(result: int | None, reason: str) -> None:
+    """As one with the buffer, both arrays would be one, so that the input would destroy the result. result: the part of
+    the buffer that comes back.
+    """
+    calls = Calls()
+    block, array = calls.block(2 * MIB), calls.host(MIB)
+    calls.copy(block, array, MIB, line=COPY_IN)
+    calls.launch(block, line=LAUNCH)
+    calls.wait()
+    if result is not None:
+        calls.copy(calls.host(MIB), block + result, MIB, line=COPY_BACK)
+    calls.host_use(array, MIB, [(array, array + MIB)], 0)
+    assert (COPY_IN, "kept", reason, True) in fates(calls)
 
 
 def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:

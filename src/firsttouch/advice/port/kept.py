@@ -434,7 +434,7 @@ class _Look:
                 if read > use.bytes - sizes[key] + 2 * PAGE_BYTES:
                     self._keep(side.call, "read")
                 elif pages and is_sure:
-                    self._keep(side.call, "rewritten")
+                    self._keep(side.call, "result" if self._is_result_elsewhere(key, side) else "rewritten")
                 elif read or pages:
                     self._doubt(side.call, "unseen")
             if not (pages and is_sure):
@@ -447,6 +447,18 @@ class _Look:
             for first, last in pages:
                 self._sides[key].assign(first, last, side._replace(written="written", is_late=is_late))
                 self._changed[key[0]].add(first, last)
+
+    def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:
+        """Whether the device's side of bytes that were copied to it came back to another host array since."""
+        mine = Ranges()
+        for start, end, _ in self._parts(side.copy):
+            mine.add(start, end)
+        later = {other.copy for _, _, other in self._sides[key] if other.way == "d2h" and other.copy > side.copy}
+        return any(mine.overlaps(start, end) for number in later for start, end, _ in self._parts(number))
+
+    def _parts(self, number: int) -> list[JoinedBytes]:
+        copy = self._run.steps[number]
+        return [*joined(copy)] if type(copy) is TracedCopy else []
 
     def _end(self, key: Key, start: int, end: int, side: _Side) -> None:
         """Bytes are copied again, or the program ends."""

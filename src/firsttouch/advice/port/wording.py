@@ -51,14 +51,18 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
         "the host array is written after the copy back, and the buffer is used again",
         "kernels overwrite the whole buffer without reading it",
     ),
-    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
     ),
+    "result": KeptWords(
+        "the CPU writes the host array after the copy, and another array got the buffer's result",
+        "it writes only after the kernels, and uses neither the old values nor that result after that",
+    ),
     "rewritten": KeptWords(
         "the CPU writes the host array after the copy",
-        "it does so only after the kernels, without reading the old values",
+        "it does so only after the kernels, without reading the old values, or the array was freed before",
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
