@@ -70,7 +70,7 @@ def found(
     state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()}, repeated.doubtful_steps())
     blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
