@@ -455,6 +455,31 @@ def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(res
     assert (COPY_IN, "kept", reason, True) in fates(calls)
 
 
+@pytest.mark.parametrize(
+    ("arrays", "refilled", "fate"),
+    [(3, False, "turns"), (3, True, ""), (1, False, "")],
+    ids=["as cross of HeCBench", "each round has its own input", "one array"],
+)
+def test_a_buffer_that_goes_to_arrays_in_turn_has_old_values_that_these_do_not_have(
+    arrays: int, refilled: bool, fate: str
+) -> None:
+    """Kernels get another array each time, so that a kernel which adds to the last result would miss it."""
+    calls = Calls()
+    block, source, results = calls.block(MIB), calls.host(MIB), [calls.host(MIB) for _ in range(arrays)]
+    for number in range(3):
+        if refilled:
+            calls.copy(block, source, MIB, line=COPY_IN, sample=number)
+        calls.launch(block, line=LAUNCH)
+        calls.wait()
+        calls.copy(results[number % arrays], block, MIB, line=COPY_BACK)
+    (row,) = [row for row in of(calls).copy_calls if row.place.line == COPY_BACK]
+    assert (row.fate, row.reason) == ("dropped", fate)
+    passed = [
+        edit for edit in edits(calls.run, of(calls), Places(names()), STRATEGIES["managed"]) if edit.what == "pass"
+    ]
+    assert bool(passed) == (arrays > 1)
+
+
 def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:
     assert filled_for_both(writes=True) == [("writes", "possible", OTHER, 9, True)]
     assert filled_for_both(watched=False) == [("writes", "possible", OTHER, 9, True)]

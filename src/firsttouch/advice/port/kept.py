@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[int, int]
 """A block and its life."""
 CopyCall: TypeAlias = tuple[int, CopyWay, int]
 """A call that copies, by the number of its site, the direction and the block."""
-DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset"))
+DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset", "turns"))
 """What is not seen of host arrays that do not stay."""
 _STRENGTH: Mapping[KeptBecause, int] = {reason: -number for number, reason in enumerate(get_args(KeptBecause))}
 
@@ -155,6 +155,8 @@ class _Look:
         self._fills: defaultdict[int, list[tuple[int, Ranges, list[int]]]] = defaultdict(list)
         """Of each block, the fills since it was used: their steps, what copies have not overwritten, and these copies.
         """
+        self._came_back: defaultdict[Key, set[CopyCall]] = defaultdict(set)
+        """Copies to host arrays that take turns, since the block got other bytes."""
         self._ranges: defaultdict[Key, dict[CopyCall, Ranges]] = defaultdict(dict)
         self.found: dict[CopyCall, KeptBecause] = {}
         self.doubts: dict[CopyCall, KeptBecause] = {}
@@ -234,6 +236,8 @@ class _Look:
             block = use.block
             key = block, self._life.get(block, 0)
             self._used[key] = number
+            for call in self._came_back.pop(key, ()) if self._came_back else ():
+                self._doubt(call, "turns")
             if block in self._changed or block in self._fills:
                 self._use(number, block)
             if use.may_write:
@@ -316,6 +320,8 @@ class _Look:
         if stays or (not self._is_window(key) and self._is_owned_by_another(key, host)):
             self._copy_apart(number, copy, host, is_restoring=call in self._apart)
         elif copy.way == "d2h":
+            if self._is_window(key):
+                self._came_back[key].add(call)
             self._copy_back(number, key, call, host)
         else:
             self._copy_in(number, key, call, parts)
@@ -348,6 +354,7 @@ class _Look:
 
     def _copy_in(self, number: int, key: Key, call: CopyCall, parts: Sequence[JoinedBytes]) -> None:
         sides, hosts, is_window = self._sides[key], self._hosts[key], self._is_window(key)
+        self._came_back.pop(key, None)
         for start, end, address in parts:
             last = address + end - start
             for _, left, copies in self._fills.get(key[0], ()):

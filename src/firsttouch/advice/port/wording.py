@@ -66,6 +66,7 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
+    "turns": KeptWords("", "kernels use what the buffer had before, which the array that takes its turn does not have"),
     "reset": KeptWords("", "a kernel writes the buffer, whose old values this copy brings back"),
 }
 _ALLOCATORS = {
