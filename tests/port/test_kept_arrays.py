@@ -480,6 +480,24 @@ def test_a_buffer_that_goes_to_arrays_in_turn_has_old_values_that_these_do_not_h
     assert bool(passed) == (arrays > 1)
 
 
+@pytest.mark.parametrize(("other", "expected"), [(True, [("kept", "read")]), (False, [("dropped", "")])])
+def test_an_array_that_restores_one_buffer_is_not_one_with_another_that_kernels_write(
+    other: bool, expected: list[tuple[str, str]]
+) -> None:
+    """As sort of HeCBench: an array fills the first buffer, and brings old values back to the second each round."""
+    calls = Calls()
+    first, second, array = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, array if other else calls.host(MIB), MIB, line=COPY_IN, sample=1)
+    calls.launch(first, line=LAUNCH)
+    for _ in range(3):
+        calls.copy(second, array, MIB, line=OTHER, sample=1)
+        calls.launch(second, line=LAUNCH)
+    calls.copy(calls.host(MIB), second, MIB, line=COPY_BACK)
+    rows = of(calls).copy_calls
+    assert [row.fate for row in rows if row.place.line == OTHER] == ["restoring"]
+    assert [(row.fate, row.reason) for row in rows if row.place.line == COPY_IN] == expected
+
+
 def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:
     assert filled_for_both(writes=True) == [("writes", "possible", OTHER, 9, True)]
     assert filled_for_both(watched=False) == [("writes", "possible", OTHER, 9, True)]

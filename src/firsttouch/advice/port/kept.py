@@ -329,15 +329,20 @@ class _Look:
     def _copy_apart(
         self, number: int, copy: TracedCopy, host: Sequence[tuple[int, int]], *, is_restoring: bool
     ) -> None:
-        """The copy stays. Its host side may be one with another block, unless it is_restoring."""
+        """The copy stays. Its host side may be one with another block; not with its own, if it is_restoring."""
         block = copy.device.block
         if copy.way == "d2h":
             self._use(number, block)
             self._overwrite(host)
             return
-        for start, end in host if not is_restoring else ():
+        for start, end in host:
             for key, _, _, side in self._joined_with(start, end):
-                if side.over is None and side.written is None and self._is_stale(key, side):
+                if (
+                    not (is_restoring and key[0] == block)
+                    and side.over is None
+                    and side.written is None
+                    and self._is_stale(key, side)
+                ):
                     self._keep(side.call, "read")
         self._end_fills(block)
         self._write_all(self._key(block), number)

@@ -104,7 +104,7 @@ def headline(
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
     """
-    needed_waits = sum(wait.certainty == "likely" for wait in waits)
+    needed_waits = len({_where_to_wait(wait) for wait in waits if wait.certainty == "likely"})
     but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
     first = "" if needed_waits else "nothing has to be fixed first" if noted else "no hazard was found"
     if partial:
@@ -129,6 +129,12 @@ def headline(
         without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
     sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
+
+
+def _where_to_wait(wait: NeededWait) -> tuple[str, str, int, str]:
+    """The line of the wait, which functions made of the same template have in common."""
+    place = wait.copy if wait.before == "reads" or wait.stays else wait.work
+    return wait.before, place.source or place.file, place.line, "" if place.line else place.function
 
 
 def noted_titles(findings: Iterable[PortFinding], hazards: Container[str]) -> list[str]:
