@@ -150,8 +150,8 @@ class _Look:
         self._used: dict[Key, int] = {}
         self._any = -1
         """The last launch of which it is not known what it uses."""
-        self._changed: set[int] = set()
-        """Blocks of which the host's side was written since it was copied."""
+        self._changed: defaultdict[int, Ranges] = defaultdict(Ranges)
+        """Of each block, the bytes of its host's side that were written since the device used it, or more."""
         self._fills: defaultdict[int, list[tuple[int, Ranges, list[int]]]] = defaultdict(list)
         """Of each block, the fills since it was used: their steps, what copies have not overwritten, and these copies.
         """
@@ -223,7 +223,7 @@ class _Look:
         key = self._key(block)
         self._alive.discard(key)
         self._end_fills(block)
-        self._changed.discard(block)
+        self._changed.pop(block, None)
         for start, end, side in [*self._sides[key]]:
             self._leave(key, start, end, side)
 
@@ -258,9 +258,8 @@ class _Look:
         self._used[key] = number
         if block in self._fills:
             self._end_fills(block)
-        if block in self._changed:
-            self._changed.discard(block)
-            for start, end, side in [*self._sides[key]]:
+        for changed in self._changed.pop(block, ()):
+            for start, end, side in self._sides[key].overlapping(*changed):
                 if side.over is None and side.written is not None:
                     self._lose(side)
                     self._sides[key].assign(start, end, side._replace(written=None, is_late=False))
@@ -431,7 +430,7 @@ class _Look:
             for key, first, last, side in [*self._joined_with(start, end)]:
                 if key != by and side.over is None:
                     self._sides[key].assign(first, last, side._replace(written="overwritten", is_late=False))
-                    self._changed.add(key[0])
+                    self._changed[key[0]].add(first, last)
 
     # ------------------------------------------------------------------------------------------------ the CPU
 
@@ -459,7 +458,7 @@ class _Look:
                 continue
             for first, last in pages:
                 self._sides[key].assign(first, last, side._replace(written="written", is_late=is_late))
-            self._changed.add(key[0])
+                self._changed[key[0]].add(first, last)
 
     def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:
         """Whether the device's side of bytes that were copied to it came back to another host array since."""
