@@ -436,13 +436,15 @@ def filled_for_both(
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
-    [(0, "result"), (MIB, "rewritten"), (None, "rewritten")],
-    ids=["as burger of HeCBench", "another part", "no result"],
+    ("result", "own", "reason"),
+    [(0, False, "result"), (MIB, False, "rewritten"), (None, False, "rewritten"), (0, True, "rewritten")],
+    ids=["as burger of HeCBench", "another part", "no result", "a number that comes back to its place"],
 )
-def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(result: int | None, reason: str) -> None:
+def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(
+    result: int | None, own: bool, reason: str
+) -> None:
     """As one with the buffer, both arrays would be one, so that the input would destroy the result. result: the part of
-    the buffer that comes back.
+    the buffer that comes back; own: a number of it, to the input itself.
     """
     calls = Calls()
     block, array = calls.block(2 * MIB), calls.host(MIB)
@@ -450,7 +452,7 @@ def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(res
     calls.launch(block, line=LAUNCH)
     calls.wait()
     if result is not None:
-        calls.copy(calls.host(MIB), block + result, MIB, line=COPY_BACK)
+        calls.copy(array if own else calls.host(MIB), block + result, 4 if own else MIB, line=COPY_BACK)
     calls.host_use(array, MIB, [(array, array + MIB)], 0)
     assert (COPY_IN, "kept", reason, True) in fates(calls)
 

@@ -462,11 +462,13 @@ class _Look:
 
     def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:
         """Whether the device's side of bytes that were copied to it came back to another host array since."""
-        mine = Ranges()
-        for start, end, _ in self._parts(side.copy):
-            mine.add(start, end)
         later = {other.copy for _, _, other in self._sides[key] if other.way == "d2h" and other.copy > side.copy}
-        return any(mine.overlaps(start, end) for number in later for start, end, _ in self._parts(number))
+        return any(
+            max(start, first) < min(end, last) and host - start != address - first
+            for number in later
+            for start, end, host in self._parts(number)
+            for first, last, address in self._parts(side.copy)
+        )
 
     def _parts(self, number: int) -> list[JoinedBytes]:
         copy = self._run.steps[number]
