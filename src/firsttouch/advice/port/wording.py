@@ -49,7 +49,7 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
         "the host array is written after the copy back, and the buffer is used again",
-        "kernels overwrite the whole buffer without reading it",
+        "kernels overwrite the whole buffer without reading it, or the array was freed before",
     ),
     "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
