@@ -28,7 +28,10 @@ class Ranges:
     def add(self, start: int, end: int) -> None:
         if start >= end:
             return
-        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        first = bisect_left(self._ends, start)
+        if first < len(self._ends) and self._starts[first] <= start and end <= self._ends[first]:
+            return
+        last = bisect_right(self._starts, end)
         if first < last:
             start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
         self._starts[first:last] = [start]

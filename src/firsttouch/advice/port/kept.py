@@ -303,7 +303,7 @@ class _Look:
                 self._history.copied(copy, number)
 
     def _copy_between(self, number: int, copy: TracedCopy) -> None:
-        block, call, parts = copy.device.block, self._sites.of(copy), [*joined(copy)]
+        block, call, parts = copy.device.block, self._sites.of(copy), joined(copy)
         host = [(part.host, part.host + part.end - part.start) for part in parts]
         key = self._key(block)
         is_pair = may_pair(self._run.blocks[block], copy)
@@ -379,15 +379,14 @@ class _Look:
         sides.assign(start, end, side)
         if not self._is_window(key):
             self._owners.assign(start, end, (key, side.call))
-        missing = Ranges()
-        missing.add(start, end)
-        for first, last, keys in self._keys.overlapping(start, end):
-            missing.remove(first, last)
-            if key not in keys:
-                others = frozenset(other for other in keys if self._matters(other, first, last))
-                self._keys.assign(max(first, start), min(last, end), others | {key})
-        for first, last in [*missing]:
-            self._keys.assign(first, last, frozenset({key}))
+        only = frozenset({key})
+
+        def with_key(first: int, last: int, keys: frozenset[Key] | None) -> frozenset[Key]:
+            if not keys or key in keys:
+                return keys or only
+            return only.union(other for other in keys if self._matters(other, first, last))
+
+        self._keys.change(start, end, with_key)
 
     def _matters(self, key: Key, start: int, end: int) -> bool:
         """Whether something may still be found of bytes that a block is joined with."""
