@@ -65,8 +65,10 @@ class _Pending:
 
     def of(self, block: int) -> tuple[int, ...]:
         """What may use a block, in order."""
-        steps = {number for key in (block, _ANY) if key in self._of for number in self._of[key].values()}
-        return tuple(sorted(steps))
+        steps = [*self._of[block].values()] if block in self._of else []
+        if _ANY in self._of:
+            steps = [*{*steps, *self._of[_ANY].values()}]
+        return tuple(sorted(steps)) if len(steps) > 1 else tuple(steps)
 
     def end(self, block: int) -> None:
         self._of.pop(block, None)
