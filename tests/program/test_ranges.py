@@ -26,6 +26,7 @@ def test_ranges_behave_like_a_set_of_bytes(steps: list[tuple[str, list[int]]], a
     assert {i for start, end in found.missing(*asked) for i in range(start, end)} == wanted - expected
     assert found.overlaps(*asked) == bool(wanted & expected)
     assert bool(found) == bool(expected)
+    assert found.total() == len(expected)
 
 
 @given(

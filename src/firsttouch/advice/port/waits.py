@@ -273,10 +273,15 @@ def needed_waits(
 ) -> list[NeededWait]:
     """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
     rows: dict[object, list[_Lost]] = {}
+    of_sites: dict[object, list[_Lost]] = {}
+    """The rows by the identities of sites, since it takes long to compare places."""
     for lost in _Order(run, partners, fates, unified=True).go():
-        sites = (site_of(run, number) for number in (lost.copy, lost.work[-1]))
-        key = lost.before, *(places.in_program(site) for site in sites)
-        rows.setdefault(key, []).append(lost)
+        copy, work = site_of(run, lost.copy), site_of(run, lost.work[-1])
+        sites = lost.before, id(copy), id(work)
+        if (alike := of_sites.get(sites)) is None:
+            key = lost.before, places.in_program(copy), places.in_program(work)
+            alike = of_sites[sites] = rows.setdefault(key, [])
+        alike.append(lost)
     shared = set(fates.shared)
     waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
     return sorted(waits, key=lambda wait: wait.certainty != "likely")
