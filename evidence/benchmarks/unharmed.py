@@ -71,7 +71,8 @@ class Run(NamedTuple):
 def programs(built: Path) -> list[Program]:
     def of_python(name: str, needs: str, *, label: str = "", gpus: int = 1, **environment: str) -> Program:
         command = ["python3", str(HERE / f"{name}.py")]
-        return Program(label or name.partition("_")[0], command, needs, gpus, tuple(environment.items()))
+        times = LOOP if "loop {" in (HERE / f"{name}.py").read_text() else ""
+        return Program(label or name.partition("_")[0], command, needs, gpus, tuple(environment.items()), times)
 
     def example(name: str, function: str, rounds: int, needs: str, **environment: str) -> Program:
         command = ["python3", "-c", TIMED, str(EXAMPLES), name, function, str(rounds)]
@@ -89,7 +90,7 @@ def programs(built: Path) -> list[Program]:
         of_python("cupy_program", "cupy"),
         of_python("jax_program", "jax", XLA_PYTHON_CLIENT_MEM_FRACTION=".1", XLA_FLAGS="--xla_gpu_autotune_level=0"),
         of_python("triton_program", "triton"),
-        Program("graphs", [str(built / "graphs"), "6", "150"]),
+        Program("graphs", [str(built / "graphs"), "6", "150"], times=LOOP),
         Program("processes", [str(built / "processes")]),
         Program("namespace", [str(built / "namespace")]),
         of_python("nccl_processes", "torch", label="nccl-processes", gpus=2),

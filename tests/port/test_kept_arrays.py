@@ -155,7 +155,7 @@ def a_smaller_array_after_another(program: Program) -> None:
         (reference_in_the_input, [(COPY_IN, "kept", "written", False), (COPY_BACK, "dropped", "", False)]),
         (
             reference_in_the_input_seen_late,
-            [(COPY_IN, "kept", "rewritten", True), (COPY_BACK, "dropped", "", False)],
+            [(COPY_IN, "kept", "result", True), (COPY_BACK, "dropped", "", False)],
         ),
         (
             cleared_before_the_result_comes_back,
@@ -408,6 +408,63 @@ def test_a_wait_for_a_copy_that_stays_is_after_it() -> None:
     dropped.launch(dropped.buffer, line=LAUNCH)
     dropped.copy_back()
     assert [(wait.copy.line, wait.stays) for wait in of(dropped).waits] == [(COPY_BACK, False)]
+
+
+def filled_for_both(
+    *, writes: bool = False, watched: bool = True, waits: bool = True, again: bool = False
+) -> list[tuple[str, str, int, int | None, bool]]:
+    """As compute-score of HeCBench: two buffers are filled from one array, which only the first can be one with. The
+    waits of a unified version. writes: the CPU writes the array after that; again: and copies it to the first again.
+    """
+    calls = Calls()
+    first, second, result, array = calls.block(MIB), calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, array, MIB, line=COPY_IN, sample=1)
+    calls.copy(second, array, MIB, line=OTHER, sample=1)
+    if again:
+        calls.copy(first, array, MIB, line=COPY_BACK, sample=2)
+    calls.launch(first, second, result, line=LAUNCH, kernel="_Z6kernelPKfS0_Pf")
+    if waits:
+        calls.wait(line=9)
+    if watched:
+        calls.host_use(array, MIB, [(array, array + MIB)] if writes else [], 0)
+    calls.copy(calls.host(MIB), result, MIB, line=10)
+    return [
+        (wait.before, wait.certainty, wait.copy.line, wait.following.line if wait.following else None, wait.stays)
+        for wait in of(calls).waits
+        if wait.copy.line != 10
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [(0, "result"), (MIB, "rewritten"), (None, "rewritten")],
+    ids=["as burger of HeCBench", "another part", "no result"],
+)
+def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(result: int | None, reason: str) -> None:
+    """As one with the buffer, both arrays would be one, so that the input would destroy the result. result: the part of
+    the buffer that comes back.
+    """
+    calls = Calls()
+    block, array = calls.block(2 * MIB), calls.host(MIB)
+    calls.copy(block, array, MIB, line=COPY_IN)
+    calls.launch(block, line=LAUNCH)
+    calls.wait()
+    if result is not None:
+        calls.copy(calls.host(MIB), block + result, MIB, line=COPY_BACK)
+    calls.host_use(array, MIB, [(array, array + MIB)], 0)
+    assert (COPY_IN, "kept", reason, True) in fates(calls)
+
+
+def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:
+    assert filled_for_both(writes=True) == [("writes", "possible", OTHER, 9, True)]
+    assert filled_for_both(watched=False) == [("writes", "possible", OTHER, 9, True)]
+    assert filled_for_both(writes=True, waits=False) == [("writes", "likely", OTHER, None, True)]
+    assert ("writes", "likely", COPY_BACK, None, False) in filled_for_both(again=True)
+
+
+def test_a_copy_that_stays_needs_no_wait_if_the_cpu_leaves_its_array_alone() -> None:
+    assert filled_for_both() == []
+    assert filled_for_both(waits=False) == []
 
 
 @pytest.mark.parametrize(("whole", "kept"), [(False, False), (True, True)])

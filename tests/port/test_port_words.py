@@ -15,8 +15,16 @@ import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 from tests.texts import assert_states
 
+from firsttouch.advice.port.dropped import are_perhaps_needed, needed_copies
 from firsttouch.advice.port.places import where
-from firsttouch.advice.port.port_findings import FindingCertainty, NeededWait, PortFindings, SavedBytes, StepRecord
+from firsttouch.advice.port.port_findings import (
+    CopyCalls,
+    FindingCertainty,
+    NeededWait,
+    PortFindings,
+    SavedBytes,
+    StepRecord,
+)
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.wording import (
@@ -270,6 +278,18 @@ def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
 def test_the_answer_counts_the_copies_that_stay(copies: int, needed: int, said: str):
     saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
     assert said in headline("p", saved, copies, 2 << 20, 0, needed=needed)
+
+
+@pytest.mark.parametrize(
+    ("unless", "said"),
+    [("", "needs none of the 3 copies"), ("the CPU reads the host array again", "needs up to 3 of the 3 copies")],
+)
+def test_the_answer_depends_on_what_was_not_seen_of_dropped_copies(unless: str, said: str):
+    place = CallLocation("main", "/app/p.cu", 7)
+    calls = [CopyCalls(fate="dropped", unless=unless, blocks=[0], place=place, copies=3, bytes=1)]
+    saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
+    answer = headline("p", saved, 3, 2, 0, needed=needed_copies(calls), perhaps=are_perhaps_needed(calls))
+    assert said in answer
 
 
 @pytest.mark.parametrize("hazards", [0, 2])

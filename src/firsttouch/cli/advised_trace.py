@@ -139,7 +139,10 @@ def _row(head: str, word: str, texts: Sequence[str]) -> Iterator[str]:
 def _change_lines(advice: Advice) -> Iterator[str]:
     traced = advice.traced
     assert traced is not None
-    yield from _row("check", "exact", [check_text(checked) for checked in traced.check] or [unchecked_text(advice)])
+    if traced.check:
+        yield from _row("check", "exact", [check_text(checked) for checked in traced.check])
+    else:
+        yield from _row("check", "unseen", [unchecked_text(advice)])
     yield from _row("edit", "exact", edit_texts(traced.edits))
 
 

@@ -79,13 +79,18 @@ class Life(msgspec.Struct, gc=False):
     last: int = 0
 
 
+MAPPED_GRANULE = 2 << 20
+"""Bytes of which memory that is mapped is a multiple. Source: cuMemGetAllocationGranularity of CUDA's GPUs."""
+
+
 class TracedBlock(msgspec.Struct):
     """Memory of CUDA: the allocations of one call, size and kind of which no two were alive at once.
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
     is_of_vendor: whether a library of the vendor allocates it, or its templates for one of their calls, which the
-    program cannot change. sharing, access, host: as of `BlockCall`.
+    program cannot change. is_mapped: into a range that the program reserved, in whole granules (`MAPPED_GRANULE`).
+    sharing, access, host: as of `BlockCall`.
     """
 
     number: int
@@ -97,6 +102,7 @@ class TracedBlock(msgspec.Struct):
     lives: list[Life] = []
     in_pool: Literal["", "part", "whole"] = ""
     is_of_vendor: bool = False
+    is_mapped: bool = False
     sharing: frozenset[Sharing] = frozenset()
     access: KernelAccess = ""
     host: int = 0
@@ -490,8 +496,8 @@ class _Tracer:
         else:
             block = TracedBlock(
                 len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name,
-                is_of_vendor=is_temporary or is_of_vendor(call.site), sharing=call.sharing, access=call.access,
-                host=call.host,
+                is_of_vendor=is_temporary or is_of_vendor(call.site), is_mapped=bool(call.reserved),
+                sharing=call.sharing, access=call.access, host=call.host,
             )  # fmt: skip
             if extent is not None and extent.is_pool:
                 block.in_pool = "part" if extent.parts else "whole"

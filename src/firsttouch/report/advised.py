@@ -73,13 +73,14 @@ def render(advice: Advice, port: str = "") -> str:
     if drawing is not None and drawing.spec is not None:
         drawing.notes.append(f"{advice.level} such times are within it.")
         figures = [DrawnFigure(drawing, *to_svgs([drawing.spec, drawing.narrow]))]
+    words = words_of(traced.apis)
     every = [_edits(advice), _strategy_table(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
     return filled_in(
         "advised.html.j2",
         title=f"Advice about {traced.command} on {advice.title}",
         where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown device'}.",
         port=port,
-        first=words_of(traced.apis).first,
+        first=words.named(words.first),
         headlines=list(map(str, sentences_of_traced(advice, traced))),
         figures=figures,
         tables=[table for table in every if table.rows or table.notes],
@@ -143,9 +144,10 @@ def _terms(advice: Advice) -> AdviceTable:
 
 
 def _edits(advice: Advice) -> AdviceTable:
-    rows = edit_rows(_traced(advice).edits)
+    traced = _traced(advice)
+    rows = edit_rows(traced.edits)
     notes = ["Lines, calls and bytes are exact: they come from the trace."]
-    title = f"What to change for {advice.verdict.strategies[0]}" if rows else ""
+    title = f"What to change for {words_of(traced.apis).named(advice.verdict.strategies[0])}" if rows else ""
     return AdviceTable("edits", title, EDIT_HEADS, rows, notes if rows else [])
 
 

@@ -110,15 +110,17 @@ def _edit_table(run: TracedRun, port: PortFindings, places: Places, directory: s
     """The changes of one strategy; others need much the same. directory: of the profile, for the command that gives
     advice; '' if that was given.
     """
-    first = words_of(run.apis).first
+    words = words_of(run.apis)
     note = "Lines, calls and bytes are exact."
     if directory:
         note += (
             " What each strategy would add, and what to change for the best one: firsttouch advise RUN --profile "
             f"{directory} --out {directory}"
         )
-    rows = [[plain(cell, 300) for cell in cells] for cells in edit_rows(edits(run, port, places, STRATEGIES[first]))]
-    title = f"What to change for {first}"
+    rows = [
+        [plain(cell, 300) for cell in cells] for cells in edit_rows(edits(run, port, places, STRATEGIES[words.first]))
+    ]
+    title = f"What to change for {words.named(words.first)}"
     return ProfileTable("edits", title, EDIT_HEADS, rows, notes=[plain(note, 400)] if rows else [])
 
 

@@ -150,8 +150,8 @@ class _Look:
         self._used: dict[Key, int] = {}
         self._any = -1
         """The last launch of which it is not known what it uses."""
-        self._changed: set[int] = set()
-        """Blocks of which the host's side was written since it was copied."""
+        self._changed: defaultdict[int, Ranges] = defaultdict(Ranges)
+        """Of each block, the bytes of its host's side that were written since the device used it, or more."""
         self._fills: defaultdict[int, list[tuple[int, Ranges, list[int]]]] = defaultdict(list)
         """Of each block, the fills since it was used: their steps, what copies have not overwritten, and these copies.
         """
@@ -221,7 +221,7 @@ class _Look:
         key = self._key(block)
         self._alive.discard(key)
         self._end_fills(block)
-        self._changed.discard(block)
+        self._changed.pop(block, None)
         for start, end, side in [*self._sides[key]]:
             self._leave(key, start, end, side)
 
@@ -254,9 +254,8 @@ class _Look:
         self._used[key] = number
         if block in self._fills:
             self._end_fills(block)
-        if block in self._changed:
-            self._changed.discard(block)
-            for start, end, side in [*self._sides[key]]:
+        for changed in self._changed.pop(block, ()):
+            for start, end, side in self._sides[key].overlapping(*changed):
                 if side.over is None and side.written is not None:
                     self._lose(side)
                     self._sides[key].assign(start, end, side._replace(written=None, is_late=False))
@@ -419,7 +418,7 @@ class _Look:
             for key, first, last, side in [*self._joined_with(start, end)]:
                 if key != by and side.over is None:
                     self._sides[key].assign(first, last, side._replace(written="overwritten", is_late=False))
-                    self._changed.add(key[0])
+                    self._changed[key[0]].add(first, last)
 
     # ------------------------------------------------------------------------------------------------ the CPU
 
@@ -435,7 +434,7 @@ class _Look:
                 if read > use.bytes - sizes[key] + 2 * PAGE_BYTES:
                     self._keep(side.call, "read")
                 elif pages and is_sure:
-                    self._keep(side.call, "rewritten")
+                    self._keep(side.call, "result" if self._is_result_elsewhere(key, side) else "rewritten")
                 elif read or pages:
                     self._doubt(side.call, "unseen")
             if not (pages and is_sure):
@@ -447,7 +446,19 @@ class _Look:
                 continue
             for first, last in pages:
                 self._sides[key].assign(first, last, side._replace(written="written", is_late=is_late))
-            self._changed.add(key[0])
+                self._changed[key[0]].add(first, last)
+
+    def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:
+        """Whether the device's side of bytes that were copied to it came back to another host array since."""
+        mine = Ranges()
+        for start, end, _ in self._parts(side.copy):
+            mine.add(start, end)
+        later = {other.copy for _, _, other in self._sides[key] if other.way == "d2h" and other.copy > side.copy}
+        return any(mine.overlaps(start, end) for number in later for start, end, _ in self._parts(number))
+
+    def _parts(self, number: int) -> list[JoinedBytes]:
+        copy = self._run.steps[number]
+        return [*joined(copy)] if type(copy) is TracedCopy else []
 
     def _end(self, key: Key, start: int, end: int, side: _Side) -> None:
         """Bytes are copied again, or the program ends."""

@@ -22,8 +22,11 @@ MOST_PROCESSES = 16
 
 
 def command_of(profile: Profile, pid: int) -> Sequence[str]:
+    """What a process executed; its name alone if it ended before its command was read."""
     process = next((process for process in profile.processes.values() if process.pid == pid), None)
-    return process.command if process else profile.header.command
+    if process is None:
+        return profile.header.command
+    return process.command or [*filter(None, [process.name])]
 
 
 def is_watched(profile: Profile) -> bool:

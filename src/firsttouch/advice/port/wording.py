@@ -51,14 +51,18 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
         "the host array is written after the copy back, and the buffer is used again",
         "kernels overwrite the whole buffer without reading it",
     ),
-    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
     ),
+    "result": KeptWords(
+        "the CPU writes the host array after the copy, and another array got the buffer's result",
+        "it writes only after the kernels, and uses neither the old values nor that result after that",
+    ),
     "rewritten": KeptWords(
         "the CPU writes the host array after the copy",
-        "it does so only after the kernels, without reading the old values",
+        "it does so only after the kernels, without reading the old values, or the array was freed before",
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
@@ -150,7 +154,9 @@ def wait_words(wait: NeededWait) -> str:
     kernel = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
     work, copies = named_places([*wait.earlier, wait.work]), named_places([wait.copy])
     if wait.stays:
-        return f"wait for the device after the copy at {copies}, which stays: it no longer makes the CPU wait"
+        writes = ", before the CPU writes its array" if wait.before == "writes" else ""
+        text = f"wait for the device after the copy at {copies}, which stays{writes}{_doubt(wait)}"
+        return f"{text}: it no longer makes the CPU wait"
     if wait.before == "reads":
         launched = "launched" if wait.kernel else "asked for"
         text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
@@ -163,10 +169,11 @@ def _doubt(wait: NeededWait) -> str:
     """When a wait is not needed that is only possible, with a comma before it."""
     if wait.certainty != "possible":
         return ""
-    if wait.before != "reads":
+    if wait.before == "writes" and not wait.stays:
         return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
-    return f", unless the CPU uses the data only after the program's next wait{following}"
+    uses = "it does so" if wait.before == "writes" else "the CPU uses the data"
+    return f", unless {uses} only after the program's next wait{following}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:
