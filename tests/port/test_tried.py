@@ -57,6 +57,7 @@ def pairs(found: dict[str, Any]) -> int:
         ("reads_file", 1, 6, 6),
         ("scalar", 1, 1, 2),
         ("partial", 1, 9, 9),
+        ("resets", 1, 2, 2),
         ("two_blocks", 1, 1, 4),
     ],
 )
@@ -122,6 +123,12 @@ def test_a_run_that_leaves_the_plan_ends_and_has_no_time(tried: Try, program: st
         assert found[strategy]["status"] == "left the plan"
         assert_states(found[strategy]["reason"], *facts)
         assert found[strategy].get("time") is None
+
+
+def test_a_child_reads_what_its_parent_had_where_no_array_is_the_drivers(tried: Try) -> None:
+    found = {strategy: row["status"] for strategy, row in rows(tried("forks")).items()}
+    assert found["explicit+pinned"] == "left the plan"
+    assert (found["none"], found["managed-device"]) == ("ok", "ok")
 
 
 def test_copies_of_rows_that_the_plan_does_not_have_end_the_run(tried: Try) -> None:

@@ -42,6 +42,10 @@ inline int release_pinned(void* address) {
     static auto* const call = function<int(void*)>("cuMemFreeHost");
     return call(address);
 }
+inline int reset() {
+    static auto* const call = function<int(int)>("cuDevicePrimaryCtxReset");
+    return call(0);
+}
 
 inline int copy(const Copy& copy) {
     void* const to = reinterpret_cast<void*>(copy.target);

@@ -331,6 +331,18 @@ int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
 int release(Address address) {
     return call<cuMemFree_v2>({address}, [&] { return wait_for_work(), end(address); });
 }
+int release_all() {
+    wait_for_work();
+    std::vector<Address> addresses;
+    {
+        const std::scoped_lock lock(state().mutex);
+        for (const auto& [address, block] : state().blocks)
+            if (block.memory == device || block.memory == managed || block.memory == pinned)
+                addresses.push_back(address);
+    }
+    for (const Address address : addresses) end(address);
+    return success;
+}
 int release_on_stream(Address address, Stream* stream) {
     return call<cuMemFreeAsync>({address, stream}, [&] { return end(address); });
 }

@@ -39,6 +39,7 @@ DRIVER cuDeviceGetAttribute(int* value, int attribute, int) {
     return *value = attribute == reaches_plain_memory && text != nullptr && *text == '1' ? 1 : 0, success;
 }
 DRIVER cuDevicePrimaryCtxRetain(void** out, int) { return *out = context(), success; }
+DRIVER cuDevicePrimaryCtxReset_v2(int) { return release_all(); }
 DRIVER cuCtxGetCurrent(void** out) { return *out = context(), success; }
 DRIVER cuCtxSetCurrent(void*) { return success; }
 DRIVER cuCtxGetDevice(int* device) { return *device = 0, success; }

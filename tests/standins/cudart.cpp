@@ -135,7 +135,7 @@ RUNTIME cudaGetLastError() { return std::exchange(last_error, success); }
 RUNTIME cudaPeekAtLastError() { return last_error; }
 RUNTIME cudaDriverGetVersion(int* version) { return *version = 13000, success; }
 RUNTIME cudaRuntimeGetVersion(int* version) { return *version = 13000, success; }
-RUNTIME cudaDeviceReset() { return success; }
+RUNTIME cudaDeviceReset() { return initialise(), done(asked::reset()); }
 NOTHING(cudaDeviceSetCacheConfig, int)
 NOTHING(cudaFuncSetCacheConfig, const void*, int)
 NOTHING(cudaFuncSetAttribute, const void*, int, int)

@@ -32,16 +32,26 @@ enum Function : unsigned {
     of_rows,
     of_rows_async,
     of_rows_unaligned,
+    of_reset,
     functions
 };
-constexpr std::string_view names[functions] = {
-    "cuMemAlloc",    "cuMemFree",         "cuMemHostAlloc",      "cuMemAllocHost",
-    "cuMemFreeHost", "cuMemHostRegister", "cuMemHostUnregister", "cuMemcpyHtoD",
-    "cuMemcpyDtoH",  "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",   "cuMemcpy",
-    "cuMemcpyAsync", "cuMemcpy2D",        "cuMemcpy2DAsync",     "cuMemcpy2DUnaligned"};
-constexpr bool has_newer[functions] = {true, true, false, true,  false, true, false, true,
-                                       true, true, true,  false, false, true, true,  true};  // whose name ends in _v2
-
+constexpr std::string_view names[functions] = {"cuMemAlloc",
+                                               "cuMemFree",
+                                               "cuMemHostAlloc",
+                                               "cuMemAllocHost",
+                                               "cuMemFreeHost",
+                                               "cuMemHostRegister",
+                                               "cuMemHostUnregister",
+                                               "cuMemcpyHtoD",
+                                               "cuMemcpyDtoH",
+                                               "cuMemcpyHtoDAsync",
+                                               "cuMemcpyDtoHAsync",
+                                               "cuMemcpy",
+                                               "cuMemcpyAsync",
+                                               "cuMemcpy2D",
+                                               "cuMemcpy2DAsync",
+                                               "cuMemcpy2DUnaligned",
+                                               "cuDevicePrimaryCtxReset"};
 // Each in two variants: 1 has the default stream of the thread as stream 0.
 std::atomic<void*> of_driver[functions][2];
 
@@ -49,9 +59,9 @@ template <unsigned function, int variant, class... Parameters>
 Result go_on(Parameters... parameters) {
     void* found = of_driver[function][variant].load();
     if (found == nullptr) {
-        std::string name{names[function]};
-        if (has_newer[function]) name += "_v2";
-        found = driver_function(name.c_str());
+        const std::string name{names[function]};
+        found = driver_function((name + "_v2").c_str());
+        if (found == nullptr) found = driver_function(name.c_str());
     }
     constexpr Result no_such_function = 500;
     if (found == nullptr) return no_such_function;
@@ -97,11 +107,8 @@ struct Sides {
 
     bool is_paired() const { return (array && array->pair >= 0) || (block && block->pair >= 0); }
     bool is_foreseen() const {
-        for (const Foreseen& each : settings().foreseen)
-            if (each.is_to_host == is_to_host && each.host == (array ? array->known : Known{}) &&
-                each.device == (block ? block->known : Known{}))
-                return true;
-        return false;
+        return settings().foreseen->contains(
+            {array ? array->known : Known{}, block ? block->known : Known{}, is_to_host});
     }
     void check(std::size_t bytes) const {
         if (settings().is_unified() && is_paired() && !is_foreseen())
@@ -296,6 +303,12 @@ Result free_host(void* address) {
     return go_on<of_free_host, variant>(address);
 }
 // Memory of this library is not locked, nor is it unlocked: managed memory cannot be, other is already.
+// What the program had from malloc outlives the device's context.
+template <int variant>
+Result reset(int device) {
+    if (is_watching() && has_array_of_ours()) return ask_driver("cuCtxSynchronize");
+    return go_on<of_reset, variant>(device);
+}
 template <int variant>
 Result lock(void* address, std::size_t bytes, unsigned flags) {
     if (!is_watching()) return go_on<of_register, variant>(address, bytes, flags);
@@ -315,14 +328,23 @@ Result unlock(void* address) {
 
 #define BOTH(function)                                                                                                 \
     { reinterpret_cast<void*>(&function<0>), reinterpret_cast<void*>(&function<1>) }
-void* const watched[functions][2] = {BOTH(allocate),        BOTH(free_block),
-                                     BOTH(host_alloc),      BOTH(alloc_host),
-                                     BOTH(free_host),       BOTH(lock),
-                                     BOTH(unlock),          BOTH(to_device),
-                                     BOTH(to_host),         BOTH(to_device_async),
-                                     BOTH(to_host_async),   BOTH(copy_any),
-                                     BOTH(copy_any_async),  BOTH(copy_rows),
-                                     BOTH(copy_rows_async), BOTH(copy_rows_unaligned)};
+void* const watched[functions][2] = {BOTH(allocate),
+                                     BOTH(free_block),
+                                     BOTH(host_alloc),
+                                     BOTH(alloc_host),
+                                     BOTH(free_host),
+                                     BOTH(lock),
+                                     BOTH(unlock),
+                                     BOTH(to_device),
+                                     BOTH(to_host),
+                                     BOTH(to_device_async),
+                                     BOTH(to_host_async),
+                                     BOTH(copy_any),
+                                     BOTH(copy_any_async),
+                                     BOTH(copy_rows),
+                                     BOTH(copy_rows_async),
+                                     BOTH(copy_rows_unaligned),
+                                     BOTH(reset)};
 #undef BOTH
 
 // What to hand out for a function of the driver that was found.
@@ -425,6 +447,7 @@ EXPORTED Result cuMemcpy(Address target, Address source, std::size_t bytes) {
 EXPORTED Result cuMemcpyAsync(Address target, Address source, std::size_t bytes, Stream stream) {
     return copy_any_async<0>(target, source, bytes, stream);
 }
+EXPORTED Result cuDevicePrimaryCtxReset_v2(int device) { return reset<0>(device); }
 EXPORTED Result cuMemcpy2D_v2(const firsttouch::cupti::Copy2D* rows) { return copy_rows<0>(rows); }
 EXPORTED Result cuMemcpy2DUnaligned_v2(const firsttouch::cupti::Copy2D* rows) { return copy_rows_unaligned<0>(rows); }
 EXPORTED Result cuMemcpy2DAsync_v2(const firsttouch::cupti::Copy2D* rows, Stream stream) {

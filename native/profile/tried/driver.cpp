@@ -33,6 +33,12 @@ bool have_context() {
            ask_driver("cuDevicePrimaryCtxRetain", &context, device) == 0 && ask_driver("cuCtxSetCurrent", context) == 0;
 }
 
+bool has_primary_context() {
+    unsigned flags = 0;
+    int is_active = 0;
+    return ask_driver("cuDevicePrimaryCtxGetState", settings().device, &flags, &is_active) != 0 || is_active != 0;
+}
+
 void hint(Result result) { counts().refused_hints += result != 0; }
 
 void check_managed(std::uint64_t bytes) {
@@ -112,7 +118,9 @@ void give_memory(Address base, std::uint64_t bytes) {
     void* const address = reinterpret_cast<void*>(base);
     if (strategy == Strategy::system) {
         munmap(address, bytes);
-    } else if (have_context() && (strategy == Strategy::pinned || strategy == Strategy::page_locked)) {
+    } else if (!has_primary_context() || !have_context()) {
+        return;  // its memory has gone with it
+    } else if (strategy == Strategy::pinned || strategy == Strategy::page_locked) {
         ask_driver("cuMemFreeHost", address);
     } else {
         ask_driver("cuMemFree_v2", base);

@@ -53,7 +53,15 @@ bool is_set(const char* name) {
     return text != nullptr && *text != '\0';
 }
 
+void add_pair(const Pair& pair) {
+    Settings& plan = settings();
+    plan.hosts->insert({pair.host, plan.pairs.size()});
+    plan.devices->insert({pair.device, plan.pairs.size()});
+    plan.pairs.push_back(pair);
+}
+
 void read_plan(const char* path) {
+    Settings& plan = settings();
     FILE* const file = fopen(path, "re");
     if (file == nullptr) leave("the plan %s cannot be read", path);
     using Number = unsigned long long;
@@ -64,33 +72,25 @@ void read_plan(const char* path) {
         int in = 0, back = 0;
         if (sscanf(line, "pair %llx %u %llu %llx %u %llu %d %d", &host, &host_ordinal, &host_bytes, &device,
                    &device_ordinal, &device_bytes, &in, &back) == 8)
-            settings().pairs.push_back({.host = {host, host_ordinal},
-                                        .device = {device, device_ordinal},
-                                        .host_bytes = host_bytes,
-                                        .device_bytes = device_bytes,
-                                        .is_copied_in = in != 0,
-                                        .is_copied_back = back != 0});
+            add_pair({.host = {host, host_ordinal},
+                      .device = {device, device_ordinal},
+                      .host_bytes = host_bytes,
+                      .device_bytes = device_bytes,
+                      .is_copied_in = in != 0,
+                      .is_copied_back = back != 0});
         else if (sscanf(line, "copy %d %llx %u %llx %u", &back, &host, &host_ordinal, &device, &device_ordinal) == 5)
-            settings().foreseen.push_back({{host, host_ordinal}, {device, device_ordinal}, back != 0});
+            plan.foreseen->insert({{host, host_ordinal}, {device, device_ordinal}, back != 0});
         else if (sscanf(line, "array %llx %u %llu", &host, &host_ordinal, &host_bytes) == 3)
-            settings().arrays.push_back({{host, host_ordinal}, host_bytes});
+            plan.arrays->insert({{host, host_ordinal}, host_bytes});
         else if (sscanf(line, "device %d", &settings().device) != 1)
             leave("the plan %s has a line that is none of a plan", path);
     }
     fclose(file);
 }
 
-// Whether an array or a block of a pair is allocated now.
-bool is_any_unified() {
-    if (!settings().is_unified()) return false;
-    for (const Pair& pair : settings().pairs)
-        if (pair.users > 0) return true;
-    return false;
-}
-
 void before_fork() {
-    if (inside == 0 && is_any_unified())
-        leave("the program forks while arrays are unified memory, which a child cannot use");
+    if (inside == 0 && has_array_of_ours())
+        leave("the program forks while arrays are memory of the driver, which a child cannot use");
 }
 void in_child() {
     settings().mode = Mode::off;
@@ -115,6 +115,9 @@ __attribute__((constructor)) void begin() {
     for (const auto& [name, strategy] : strategies)
         if (name == asked) settings().strategy = strategy, settings().mode = Mode::run;
     if (settings().mode != Mode::run) leave("FIRSTTOUCH_TRY=%s is no strategy", asked);
+    Settings& plan = settings();
+    plan.hosts = new std::map<Known, std::size_t>, plan.devices = new std::map<Known, std::size_t>;
+    plan.foreseen = new std::set<Foreseen>, plan.arrays = new std::map<Known, std::uint64_t>;
     if (is_set("FIRSTTOUCH_TRY_PLAN")) read_plan(getenv("FIRSTTOUCH_TRY_PLAN"));
 }
 

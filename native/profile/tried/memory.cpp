@@ -89,6 +89,11 @@ std::optional<Block> find(Address address, Side side) {
     return place == blocks(side).end() ? std::nullopt : std::optional(place->second);
 }
 
+bool has_array_of_ours() {
+    const TableLock lock;
+    return std::ranges::any_of(blocks(Side::host), [](const auto& entry) { return entry.second.is_ours; });
+}
+
 bool may_be_array(Address address) { return address >= lowest && address < highest; }
 
 Known known_now(std::uint64_t bytes, Role role) {
@@ -104,25 +109,23 @@ Address planned(const Known& known, std::uint64_t bytes, Side side, int& number)
     number = -1;
     if (settings().mode != Mode::run || known.key == 0) return 0;
     const PlanLock lock;
-    if (settings().strategy == Strategy::page_locked) {
-        const auto is_it = [&](const Array& array) { return array.host == known && array.bytes == bytes; };
-        return side == Side::host && std::ranges::any_of(settings().arrays, is_it) ? get_memory(bytes, nullptr) : 0;
+    const Settings& plan = settings();
+    if (plan.strategy == Strategy::page_locked) {
+        const auto array = side == Side::host ? plan.arrays->find(known) : plan.arrays->end();
+        return array != plan.arrays->end() && array->second == bytes ? get_memory(bytes, nullptr) : 0;
     }
-    if (!settings().is_unified()) return 0;
-    for (std::size_t i = 0; i < settings().pairs.size(); ++i) {
-        Pair& pair = settings().pairs[i];
-        bool& has_had = side == Side::host ? pair.has_had_host : pair.has_had_device;
-        const bool is_it = side == Side::host ? pair.host == known && pair.host_bytes == bytes
-                                              : pair.device == known && pair.device_bytes == bytes;
-        if (!is_it || has_had) continue;
-        if (pair.base == 0) pair.base = get_memory(pair.bytes(), &pair);
-        if (pair.base == 0)
-            leave("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
-        if (pair.users++ > 0) counts().joined_bytes += std::min(pair.host_bytes, pair.device_bytes);
-        has_had = true, number = static_cast<int>(i);
-        return pair.base;
-    }
-    return 0;
+    if (!plan.is_unified()) return 0;
+    const auto& known_pairs = side == Side::host ? *plan.hosts : *plan.devices;
+    const auto place = known_pairs.find(known);
+    if (place == known_pairs.end()) return 0;
+    Pair& pair = settings().pairs[place->second];
+    bool& has_had = side == Side::host ? pair.has_had_host : pair.has_had_device;
+    if (has_had || bytes != (side == Side::host ? pair.host_bytes : pair.device_bytes)) return 0;
+    if (pair.base == 0) pair.base = get_memory(pair.bytes(), &pair);
+    if (pair.base == 0) leave("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
+    if (pair.users++ > 0) counts().joined_bytes += std::min(pair.host_bytes, pair.device_bytes);
+    has_had = true, number = static_cast<int>(place->second);
+    return pair.base;
 }
 
 void add(const Block& block, Side side) {

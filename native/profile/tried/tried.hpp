@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <compare>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +26,7 @@ enum class Strategy { none, managed, advise, prefetch, pinned, page_locked, syst
 struct Known {
     std::uint64_t key = 0;
     std::uint32_t ordinal = 0;
-    bool operator==(const Known&) const = default;
+    auto operator<=>(const Known&) const = default;
 };
 
 struct Pair {
@@ -39,10 +42,7 @@ struct Pair {
 struct Foreseen {  // a copy that stays. host.key is 0 for memory that is not watched
     Known host, device;
     bool is_to_host = false;
-};
-struct Array {
-    Known host;
-    std::uint64_t bytes = 0;
+    auto operator<=>(const Foreseen&) const = default;
 };
 
 struct Settings {
@@ -52,8 +52,9 @@ struct Settings {
     int device = 0;
     std::uint64_t least = 64 << 10, most_managed = 0;  // bytes; 0: what the device has free
     std::vector<Pair> pairs;
-    std::vector<Foreseen> foreseen;
-    std::vector<Array> arrays;
+    std::map<Known, std::size_t>*hosts = nullptr, *devices = nullptr;  // the pair of each
+    std::set<Foreseen>* foreseen = nullptr;
+    std::map<Known, std::uint64_t>* arrays = nullptr;  // that are page-locked, and their bytes
 
     bool is_unified() const {
         return mode == Mode::run && strategy != Strategy::none && strategy != Strategy::page_locked &&
@@ -103,6 +104,9 @@ inline Counts& counts() { return kept_counts.value; }
 
 // A line of the record, if there is one.
 void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Whether the program has an array now that is memory of this library.
+bool has_array_of_ours();
 
 // Ends the process, since nothing that it did from here on would be a result.
 [[noreturn]] void leave(const char* format, ...) __attribute__((format(printf, 1, 2)));
