@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.calls import call
+from tests.kept_runs import stored_run
 from tests.port.played import FIXTURES, PlayedCuda
 from tests.texts import assert_states
 
@@ -186,6 +187,13 @@ def test_plain_memory_is_used_only_where_the_device_reaches_it(tried: Try) -> No
     assert found["system"]["status"] == "impossible"
     assert_states(found["system"]["reason"], "pageableMemoryAccess")
     assert found["managed"]["status"] == "ok"
+
+
+def test_predictions_stand_beside_the_times(tried: Try) -> None:
+    found = rows(tried("vecadd", "--prices", str(stored_run("h200-standard"))))
+    predicted = {strategy: row.get("predicted") for strategy, row in found.items()}
+    assert all(predicted[name] > 0 for name in ("managed", "managed+prefetch", "managed+advise", "explicit+pinned"))
+    assert predicted["managed-device"] is None  # no strategy of a port
 
 
 def test_a_program_that_fails_is_not_tried(tried: Try) -> None:

@@ -88,6 +88,12 @@ def command(
             help="By how much numbers in outputs may differ; default: 0.",
         ),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices", parser=path, metavar="RUN", help="Predict the times, too, by the results of firsttouch run."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", parser=path, metavar="DIR", help="Directory of what the runs leave; must not exist."),
@@ -125,7 +131,7 @@ def command(
         from firsttouch.advice.tried.trial import TryCall, try_program
         from firsttouch.profile.launch import NotStarted
 
-    call = TryCall(words, names, rounds or ROUNDS, _directory(words, out), tolerance or 0.0, tell=_told())
+    call = TryCall(words, names, rounds or ROUNDS, _directory(words, out), tolerance or 0.0, prices, tell=_told())
     try:
         findings = try_program(call)
     except NotStarted as error:
@@ -204,17 +210,21 @@ def _checked_lines(findings: TryFindings) -> Iterator[str]:
 def _table(findings: TryFindings) -> Iterator[str]:
     from firsttouch.base.units import format_size
 
-    rows = [("", "time", "to none", "", "host peak", "copies left out")]
+    is_predicted = any(row.predicted is not None for row in findings.results)
+    heads = ["", "time", "to none", "", *(["predicted"] if is_predicted else []), "host peak", "copies left out"]
+    rows = [heads]
     for row in findings.results:
         if row.time is None:
             continue
         counts = row.counts
         left_out = f"{counts.left_out:,} of {counts.left_out + counts.made:,}" if counts else "unknown"
         peak = format_size(counts.host_peak, 3) if counts and counts.host_peak else "unknown"
-        rows.append((row.strategy, _time_text(row.time), _ratio_text(row), row.compared or "", peak, left_out))
+        predicted = "" if row.predicted is None else f"{row.predicted:.3f} s"
+        words = [row.strategy, _time_text(row.time), _ratio_text(row), row.compared or ""]
+        rows.append([*words, *([predicted] if is_predicted else []), peak, left_out])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for words in rows:
-        yield "  " + "  ".join(text.ljust(width) for text, width in zip(words, widths, strict=True)).rstrip()
+    for cells in rows:
+        yield "  " + "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip()
     for result in findings.results:
         if result.time is None:
             yield f"  {result.strategy}: no time: {_status_text(result)}"

@@ -61,7 +61,8 @@ class TriedTime(msgspec.Struct, frozen=True, kw_only=True):
 class TriedResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a strategy. reason: why it has no time, '' if it has. time: seconds of the program, from its start
     to its end; ratio: to the baseline, of the same rounds; None for the baseline, and where there is no time.
-    counts: of the last round; None if the program did not end by itself.
+    predicted: seconds, by the prices of a run: the baseline's, and what the strategy adds to it or saves; None if not
+    asked for, or not known. counts: of the last round; None if the program did not end by itself.
     """
 
     strategy: TriedStrategy
@@ -70,6 +71,7 @@ class TriedResult(msgspec.Struct, frozen=True, kw_only=True):
     time: TriedTime | None = None
     ratio: TriedTime | None = None
     compared: Faster | None = None
+    predicted: float | None = None
     counts: RunCounts | None = None
 
 

@@ -16,6 +16,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
+from firsttouch.advice.profiled import advise_profile
 from firsttouch.advice.tried.findings import (
     BASELINE,
     UNIFIED,
@@ -50,13 +51,16 @@ _NO_PAIR = "no array and block of the program can be one memory"
 
 @dataclass(frozen=True)
 class TryCall:
-    """What to try. tolerance: the share by which numbers of outputs may differ. tell: is told what is under way."""
+    """What to try. tolerance: the share by which numbers of outputs may differ. prices: the results of a run by which
+    times are predicted too, or None. tell: is told what is under way.
+    """
 
     command: Sequence[str]
     strategies: Sequence[TriedStrategy]
     rounds: int
     out: Path
     tolerance: float = 0.0
+    prices: Path | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     tell: Callable[[str], None] = lambda text: None
 
@@ -110,7 +114,7 @@ class _Trial:
         self._refuse(plan)
         self._check(notes, second)
         self._time(second.seconds)
-        findings = self._findings(plan, [first, second])
+        findings = self._findings(plan, [first, second], self._predicted())
         write_atomically(self._call.out / RESULT, encode_json(findings) + b"\n")
         return findings
 
@@ -222,7 +226,21 @@ class _Trial:
                 else:  # what is as in plain runs need not be kept
                     shutil.rmtree(run.outputs.stdout.parent / "files", ignore_errors=True)
 
-    def _findings(self, plan: Plan, plain: Sequence[FinishedRun]) -> TryFindings:
+    def _predicted(self) -> Mapping[str, float]:
+        """By how many seconds strategies are predicted to take longer than the program as it is."""
+        if self._call.prices is None:
+            return {}
+        self._call.tell("predicted")
+        try:
+            advice = advise_profile(self._profile, [self._call.prices])
+        except UsageError as error:
+            self._call.tell(f"nothing is predicted: {error}")
+            return {}
+        if advice.traced is None or (mine := advice.traced.as_it_is) is None:
+            return {}
+        return {row.strategy: (row.ms - mine.ms) / 1e3 for row in advice.strategies}
+
+    def _findings(self, plan: Plan, plain: Sequence[FinishedRun], predicted: Mapping[str, float]) -> TryFindings:
         baseline = self._results[BASELINE]
         others = [run.outputs for run in baseline.differing]
         judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
@@ -231,7 +249,9 @@ class _Trial:
                 differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
                 if difference := next(differences, None):
                     result.stop("differs", difference.text)
-        rows = [self._row(strategy, result, baseline) for strategy, result in self._results.items()]
+        rows = [
+            self._row(strategy, result, baseline, predicted.get(strategy)) for strategy, result in self._results.items()
+        ]
         return TryFindings(
             summary=_summary(program_name(self._call.command) or "the program", rows, self._call.rounds),
             directory=str(self._call.out),
@@ -244,17 +264,20 @@ class _Trial:
             results=rows,
         )
 
-    def _row(self, strategy: TriedStrategy, result: _Result, baseline: _Result) -> TriedResult:
+    def _row(self, strategy: TriedStrategy, result: _Result, baseline: _Result, longer: float | None) -> TriedResult:
+        """longer: seconds that it is predicted to take more than the program as it is; None: unknown."""
         runs = result.runs
         if result.status != "ok" or not runs:
             return TriedResult(strategy=strategy, status=result.status, reason=result.reason)
         last = runs[max(runs)]
         both = [number for number in runs if number in baseline.runs] if strategy != BASELINE else []
         ratio = _time([runs[number].seconds / baseline.runs[number].seconds for number in both]) if both else None
+        none = [run.seconds for run in baseline.runs.values()]
         return TriedResult(
             strategy=strategy,
             status="ok",
             time=_time([run.seconds for run in runs.values()]),
+            predicted=None if longer is None or not none else max(0.0, _time(none).median + longer),
             ratio=ratio,
             compared=_compared(ratio) if ratio else None,
             counts=last.counts,
