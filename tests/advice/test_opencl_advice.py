@@ -125,3 +125,9 @@ def test_page_locked_host_arrays_of_opencl_are_mapped_buffers() -> None:
 def test_an_api_without_words_of_its_own_has_those_of_cuda() -> None:
     assert words_of(["another"]) is words_of(["CUDA"])
     assert words_of(["another", "OpenCL"]) is words_of(["OpenCL"])
+
+
+def test_a_program_of_hip_is_told_calls_of_hip() -> None:
+    changed = {name: words_of(["HIP"]).memory(STRATEGIES[name]).make for name in ("managed", "pinned", "unified")}
+    called = [text.partition(" by ")[2].partition(",")[0] for text in changed.values()]
+    assert called == ["hipMallocManaged", "hipHostMalloc", "hipMalloc"]

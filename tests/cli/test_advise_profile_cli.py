@@ -114,3 +114,32 @@ def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, traced:
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("xnack", "has_time"), [(None, False), ("0", False), ("1", True)])
+def test_a_condition_that_the_answer_names_is_asked_for_by_an_option(traced: Path, xnack: str | None, has_time: bool):
+    """On an MI300A the GPU reaches plain memory only with XNACK."""
+    sets = [] if xnack is None else ["--set", f"xnack={xnack}"]
+    done = call("advise", "--profile", traced, "--device", "model:mi300a", *sets)
+    found = firsttouch.advise(profile=traced, device="model:mi300a", set=[f"xnack={xnack}"] if xnack else [])
+    assert ("system" in [row["strategy"] for row in found["strategies"]]) == has_time
+    text = " ".join(done.stdout.split())
+    assert ("--set xnack=1" in text) != has_time
+    assert (f"under xnack={xnack}" in text) == (xnack is not None)
+
+
+@pytest.mark.parametrize(
+    ("sets", "facts"),
+    [(["xnack=2"], ["xnack=2", "0, 1"]), (["xnack=0,1"], ["0, 1"]), (["kernels=2"], ["--set kernels", "--profile"])],
+)
+def test_what_is_no_condition_of_the_platform_is_refused(traced: Path, sets: list[str], facts: list[str]) -> None:
+    done = call("advise", "--profile", traced, "--device", "model:mi300a", *(f"--set={each}" for each in sets))
+    assert done.returncode == 2
+    assert_states(done.stderr, *facts)
+
+
+def test_a_condition_prices_an_application_too() -> None:
+    without, under = (firsttouch.advise(app="bfs", device="model:mi300a", set=sets) for sets in ([], ["xnack=1"]))
+    names = [{row["strategy"] for row in found["strategies"]} for found in (without, under)]
+    assert "system" in names[1] - names[0]
+    assert_states(under["assumptions"], "xnack=1")

@@ -410,6 +410,43 @@ def test_a_wait_for_a_copy_that_stays_is_after_it() -> None:
     assert [(wait.copy.line, wait.stays) for wait in of(dropped).waits] == [(COPY_BACK, False)]
 
 
+def filled_for_both(
+    *, writes: bool = False, watched: bool = True, waits: bool = True, again: bool = False
+) -> list[tuple[str, str, int, int | None, bool]]:
+    """As compute-score of HeCBench: two buffers are filled from one array, which only the first can be one with. The
+    waits of a unified version. writes: the CPU writes the array after that; again: and copies it to the first again.
+    """
+    calls = Calls()
+    first, second, result, array = calls.block(MIB), calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, array, MIB, line=COPY_IN, sample=1)
+    calls.copy(second, array, MIB, line=OTHER, sample=1)
+    if again:
+        calls.copy(first, array, MIB, line=COPY_BACK, sample=2)
+    calls.launch(first, second, result, line=LAUNCH, kernel="_Z6kernelPKfS0_Pf")
+    if waits:
+        calls.wait(line=9)
+    if watched:
+        calls.host_use(array, MIB, [(array, array + MIB)] if writes else [], 0)
+    calls.copy(calls.host(MIB), result, MIB, line=10)
+    return [
+        (wait.before, wait.certainty, wait.copy.line, wait.following.line if wait.following else None, wait.stays)
+        for wait in of(calls).waits
+        if wait.copy.line != 10
+    ]
+
+
+def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:
+    assert filled_for_both(writes=True) == [("writes", "possible", OTHER, 9, True)]
+    assert filled_for_both(watched=False) == [("writes", "possible", OTHER, 9, True)]
+    assert filled_for_both(writes=True, waits=False) == [("writes", "likely", OTHER, None, True)]
+    assert ("writes", "likely", COPY_BACK, None, False) in filled_for_both(again=True)
+
+
+def test_a_copy_that_stays_needs_no_wait_if_the_cpu_leaves_its_array_alone() -> None:
+    assert filled_for_both() == []
+    assert filled_for_both(waits=False) == []
+
+
 @pytest.mark.parametrize(("whole", "kept"), [(False, False), (True, True)])
 def test_a_kernel_of_parts_does_not_write_the_part_that_is_copied_next(whole: bool, kept: bool) -> None:
     """Parts of one buffer are copied and used in turn. What a kernel of all of it writes, no later copy may bring."""

@@ -79,7 +79,6 @@ def test_names_from_the_target_are_text_on_the_page(tmp_path: Path):
 
 def test_a_profile_without_calls_has_no_such_part(tmp_path: Path):
     assert ported_page(read(profiles.write(tmp_path / "plain"))) is None
-    assert ported_page(read(Path(__file__).parents[2] / "results" / "h200-profile")) is None
 
 
 def test_the_page_names_all_processes_and_the_copies_that_no_unified_buffer_replaces(tmp_path: Path):

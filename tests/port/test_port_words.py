@@ -15,8 +15,17 @@ import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 from tests.texts import assert_states
 
+from firsttouch.advice.port.dropped import are_perhaps_needed, may_need_others, needed_copies
 from firsttouch.advice.port.places import where
-from firsttouch.advice.port.port_findings import FindingCertainty, NeededWait, PortFindings, SavedBytes, StepRecord
+from firsttouch.advice.port.port_findings import (
+    CopyCalls,
+    CopyFate,
+    FindingCertainty,
+    NeededWait,
+    PortFindings,
+    SavedBytes,
+    StepRecord,
+)
 from firsttouch.advice.port.rule import Coverage, FindingRow, Hazard
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.wording import (
@@ -270,6 +279,29 @@ def test_the_answer_is_one_sentence(copies: int, hazards: int, said: str):
 def test_the_answer_counts_the_copies_that_stay(copies: int, needed: int, said: str):
     saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
     assert said in headline("p", saved, copies, 2 << 20, 0, needed=needed)
+
+
+@pytest.mark.parametrize("unless", ["", "the CPU reads the host array again, which was not seen"])
+@pytest.mark.parametrize(("needed", "said"), [(0, "needs none of the 3 copies"), (2, "needs up to 2 of the 3 copies")])
+def test_the_answer_depends_on_what_was_not_seen_of_dropped_copies(needed: int, said: str, unless: str):
+    def row(fate: CopyFate, copies: int, unless: str) -> CopyCalls:
+        place = CallLocation("main", "/app/p.cu", 7)
+        return CopyCalls(fate=fate, unless=unless, blocks=[0], place=place, copies=copies, bytes=1)
+
+    calls = [row("dropped", 3 - needed, unless), *([row("kept", needed, "it does not")] if needed else [])]
+    saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
+    answer = headline(
+        "p",
+        saved,
+        3,
+        2,
+        0,
+        needed=needed_copies(calls),
+        perhaps=are_perhaps_needed(calls),
+        unsure=may_need_others(calls),
+    )
+    assert said in answer
+    assert ("as far as was seen" in answer) == bool(unless)
 
 
 @pytest.mark.parametrize("hazards", [0, 2])

@@ -32,7 +32,7 @@ def test_a_program_whose_moves_are_known() -> None:
 
 def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no_other() -> None:
     """But for what was added to summaries since, and for the peak of the GPU, which is the program's own."""
-    summary = msgspec.structs.replace(summarise(read(stored_run("h200-profile"))), firsttouch="", directory="")
+    summary = msgspec.structs.replace(summarise(read(stored_run("h200-profile-1"))), firsttouch="", directory="")
     plain = msgspec.to_builtins(summary)
     plain["summary"] = plain["summary"].replace("at least 578 MiB on", "715 MiB on")
     plain["trace"]["alive"][0]["t"] = summary.gpus[0].peak.t if summary.gpus[0].peak else None

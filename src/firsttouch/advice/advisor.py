@@ -23,6 +23,7 @@ from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.machine.conditions import first_touch_note
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.costs import Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
@@ -40,7 +41,7 @@ from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, u
 from firsttouch.records.equal_places import for_device, measured_on
 from firsttouch.records.predicted import is_predicted, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import DeviceInfo, Record, Scalar
 from firsttouch.records.statistics import measured, median_of
 from firsttouch.records.text import caption, count, quantity
 
@@ -76,7 +77,8 @@ def advise(
             such as model:gh200, needs no directories: its prices are those of the file.
         app, size: an application, and its size in bytes, or 'tiny' or 'default'.
         pattern: one of workload.patterns, instead of an application.
-        sets: settings of the pattern, such as {"kernels": 100, "out": "64MiB"}.
+        sets: settings of the pattern, such as {"kernels": 100, "out": "64MiB"}, and conditions of the platform, such
+            as {"xnack": "1"}.
         iterations: how often the program does all its work on the same buffers; without it, the advice is for one time,
             and says from how many on it is another.
         apps: the applications that are known.
@@ -86,15 +88,16 @@ def advise(
     """
     if app is not None and pattern is not None:
         raise UsageError("give an application or a pattern, not both")
+    prices, records, sets = prices_under(directories, device, sets or {})
     if app is not None and sets:
         raise UsageError(f"an application says itself what it does; {', '.join(sets)} is set for patterns")
-    prices, records = prices_of(directories, device)
     if app is not None:
         kind = _look_up("application", app, apps or {})
         advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records, iterations)
     else:
         advice = _for_pattern(pattern, size, sets, prices, iterations)
     note_equal_devices(advice, records)
+    note_conditions(advice, prices)
     return advice
 
 
@@ -115,6 +118,34 @@ def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Pr
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
     return MeasuredPrices(results[0].machine, records, info), records
+
+
+def prices_under(
+    directories: Sequence[str | Path], device: str | None, sets: Mapping[str, object]
+) -> tuple[Prices, list[Record], Mapping[str, object]]:
+    """`prices_of`, under those of `sets` that are conditions of the platform, and the others.
+
+    Raises UsageError as `prices_of` does, or if a condition is given a value that it cannot have.
+    """
+    prices, records = prices_of(directories, device)
+    if not isinstance(prices, PlatformPrices):
+        return prices, records, sets
+    under, others = dict[str, Scalar](), dict(sets)
+    for name in {name for part in prices.platform.description.when for name in part.factors} & others.keys():
+        value = others.pop(name)
+        values = [str(each) for each in (value if isinstance(value, list) else [value])]
+        accepted = SWITCHES[name].values if name in SWITCHES else values
+        if len(values) != 1 or values[0] not in accepted:
+            raise UsageError(f"--set {name}={','.join(values)}: give one of {', '.join(accepted)}")
+        under[name] = values[0]
+    return PlatformPrices(prices.platform.under(under)) if under else prices, records, others
+
+
+def note_conditions(advice: Advice, prices: Prices) -> None:
+    """Say under which conditions of the platform the prices are."""
+    if isinstance(prices, PlatformPrices) and prices.platform.factors:
+        stated = " and ".join(f"{name}={value}" for name, value in prices.platform.factors.items())
+        (advice.traced.assumed if advice.traced else advice.assumptions).append(f"the prices are those under {stated}")
 
 
 def note_equal_devices(advice: Advice, records: Sequence[Record]) -> None:

@@ -114,6 +114,10 @@ _REQUIRED = ApiMemory(
 )
 WORDS: Mapping[str, ApiWords] = {
     "CUDA": ApiWords(shared=dict.fromkeys(_MANAGED, _by("cudaMallocManaged"))),
+    "HIP": ApiWords(
+        shared=dict.fromkeys(_MANAGED, _by("hipMallocManaged"))
+        | {"unified": _by("hipMalloc"), "pinned": _by("hipHostMalloc")}
+    ),
     "OpenCL": ApiWords(
         wait="wait for the device (clFinish)",
         lock="keep {arrays} in mapped buffers with CL_MEM_ALLOC_HOST_PTR",

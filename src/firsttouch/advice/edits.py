@@ -176,12 +176,14 @@ def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory
     for (before, certainty, stays), rows in alike.items():
         copies, _ = joined_lines(_lines(wait.copy for wait in rows))
         to_wait = "map by a call that blocks" if memory.mapped and not stays else api.wait
-        if before == "reads":
+        if before == "reads" or stays:
             places = [wait.copy for wait in rows]
             text = f"{to_wait} in place of these copies, before the CPU reads"
             if stays:
-                text = f"{to_wait} after these copies, which stay, before the CPU uses the data"
-            unless = ", unless it reads only after the program's next wait"
+                what = "uses the data" if before == "reads" else "writes their arrays"
+                text = f"{to_wait} after these copies, which stay, before the CPU {what}"
+            does = "reads" if before == "reads" else "does so"
+            unless = f", unless it {does} only after the program's next wait"
         else:
             places = [wait.work for wait in rows]
             text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}"

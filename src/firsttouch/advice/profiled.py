@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from firsttouch.advice.advisor import note_equal_devices, prices_of
+from firsttouch.advice.advisor import note_conditions, note_equal_devices, prices_under
 from firsttouch.advice.answer import Advice
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
@@ -23,20 +23,23 @@ def advise_profile(
     *,
     device: str | None = None,
     process: int | None = None,
+    sets: Mapping[str, object] | None = None,
     other: Mapping[str, object] | None = None,
 ) -> Advice:
-    """Advice about a traced program. other: options of other advice, by their names, which this does not take.
+    """Advice about a traced program. sets: conditions of the platform, such as {"xnack": "1"}. other: options of other
+    advice, by their names, which this does not take.
 
     Raises UsageError if there is no trace in the profile, no such process in it, or no prices.
     """
     if profile is None:
         raise UsageError("--process is one of a profile; name it with --profile DIR")
-    if unused_options := [name for name, value in (other or {}).items() if value]:
+    prices, records, patterns = prices_under(directories, device, sets or {})
+    other = {**(other or {}), **{f"--set {name}": True for name in patterns}}
+    if unused_options := [name for name, value in other.items() if value]:
         raise UsageError(f"the trace says what the program does; leave out {', '.join(unused_options)}, or --profile")
-    traced = traced_program(profile, process)
-    prices, records = prices_of(directories, device)
-    advice = advise_traced(traced, prices)
+    advice = advise_traced(traced_program(profile, process), prices)
     note_equal_devices(advice, records)
+    note_conditions(advice, prices)
     return advice
 
 

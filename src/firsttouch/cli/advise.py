@@ -72,7 +72,8 @@ def command(
             "--set",
             metavar="NAME=VALUE",
             help="Parameters of --pattern: kernels (their number), passes (of each over its data), in (input bytes), "
-            "out (bytes that the CPU reads), initialises (cpu or gpu). May be repeated.",
+            "out (bytes that the CPU reads), initialises (cpu or gpu). Or a condition of a platform, such as xnack=1. "
+            "May be repeated.",
         ),
     ] = None,
     iterations: Annotated[
@@ -133,9 +134,9 @@ def command(
     if profile is not None or process is not None:
         from firsttouch.advice.profiled import advise_profile
 
-        other = {"--app": app, "--size": size, "--pattern": pattern, "--set": asked_sets, "--module": modules}
+        other = {"--app": app, "--size": size, "--pattern": pattern, "--module": modules}
         other |= {"--iterations": str(iterations or "")}
-        advice = advise_profile(profile, directories, device=device, process=process, other=other)
+        advice = advise_profile(profile, directories, device=device, process=process, sets=asked_sets, other=other)
     else:
         from firsttouch.advice.advisor import advise
 

@@ -156,12 +156,18 @@ def _known_lines(advice: Advice) -> Iterator[str]:
 
 
 def _absent_lines(advice: Advice) -> list[str]:
-    """The strategies without a time: those of which the least is known, by reason, and the rest."""
-    least: dict[str, list[str]] = {}
+    """The strategies without a time: those of which the least is known or that an option would offer, by reason, and
+    the rest.
+    """
+    with_reason: dict[str, list[str]] = {}
+    rest = []
     for absent in advice.unavailable:
         if absent.least_ms is not None and absent.most_ms is None:
             at_least = f"{absent.strategy} (at least {quantity(absent.least_ms, 'ms')})"
-            least.setdefault(absent.reason, []).append(at_least)
-    rest = [absent.strategy for absent in advice.unavailable if absent.least_ms is None]
-    texts = [f"{join_names(names)}: {reason}" for reason, names in least.items()]
+            with_reason.setdefault(absent.reason, []).append(at_least)
+        elif "--set " in absent.reason:
+            with_reason.setdefault(absent.reason, []).append(absent.strategy)
+        elif absent.least_ms is None:
+            rest.append(absent.strategy)
+    texts = [f"{join_names(names)}: {reason}" for reason, names in with_reason.items()]
     return [*texts, *([f"{join_names(rest)} (--json says why)"] if rest else ())]

@@ -120,7 +120,8 @@ class Sampler:
         for start in batch.starts:
             self.processes.started(start.pid, start.parent)
         for change in batch.names:
-            self.processes.executed(max(0.0, change.t - self.began), change.pid, change.name)
+            t = max(0.0, change.t - self.began)
+            self.processes.executed(t, change.pid, change.name, is_program=change.executed)
         self.processes.add_started(now - self.began)
         if self.faults is not None:
             self.faults.take(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ LONGEST_COMMAND = 200
 """The most arguments of a command that are stored, and characters of each."""
 
 
+_COMMAND_IS_READ_FOR = 1.0
+"""Seconds in which an empty command is read again. Some processes have none: they have ended, or have cleared it."""
 _MOST_REMEMBERED = 1 << 16
 _DESCRIPTORS_OF_MEMBER, _DESCRIPTORS_KEPT = 2, 16
 """Descriptors by which a process is read, and those that are kept free for other reads."""
@@ -39,6 +42,8 @@ class Member:
     minor: int = 0
     major: int = 0
     name: str = ""
+    unread_command_since: float | None = None
+    """When its command was empty, as it is for a moment while the process executes another program."""
     rollup_at: float = -1.0
     """When its slow counters were last read."""
     pss: int | None = None
@@ -141,18 +146,34 @@ class Processes:
         """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
         return (self._tree.stat(pid) or [""])[0]
 
-    def name(self, t: float, member: Member, otherwise: str | None = None) -> None:
-        """Writes what a process executes, if that has changed. otherwise: for its first line, if it has ended."""
-        name = self._tree.text(f"proc/{member.pid}/comm") or ""
+    def name(self, t: float, member: Member, otherwise: str | None = None, executed: str = "") -> None:
+        """Writes what a process executes, if that has changed. If the process has ended, its first line has the name
+        `otherwise`, and later ones that of the program that it `executed`.
+        """
+        name = self._tree.text(f"proc/{member.pid}/comm") or executed
         if otherwise is None and (name == member.name or not name):  # the same, or it has ended
             return
-        name = member.name = name or otherwise or ""
-        words = (self._tree.bytes(f"proc/{member.pid}/cmdline") or b"").split(b"\0")[:-1]
-        command = [word.decode(errors="replace")[:LONGEST_COMMAND] for word in words[:LONGEST_COMMAND]]
-        parent = member.parent
-        self._writer.add(
-            schema.Started(t=round(t, 5), key=member.key, pid=member.pid, parent=parent, name=name, command=command)
-        )
+        member.name = name or otherwise or ""
+        command = self._command(member.pid)
+        member.unread_command_since = None if command else t
+        self._write_start(t, member, command)
+
+    def _command(self, pid: int) -> list[str]:
+        words = (self._tree.bytes(f"proc/{pid}/cmdline") or b"").split(b"\0")[:-1]
+        return [word.decode(errors="replace")[:LONGEST_COMMAND] for word in words[:LONGEST_COMMAND]]
+
+    def _write_start(self, t: float, member: Member, command: list[str]) -> None:
+        key, pid, parent, name = member.key, member.pid, member.parent, member.name
+        self._writer.add(schema.Started(t=round(t, 5), key=key, pid=pid, parent=parent, name=name, command=command))
+
+    def _read_empty_commands(self, t: float) -> None:
+        for member in self.members.values():
+            if member.unread_command_since is None:
+                continue
+            if command := self._command(member.pid):
+                self._write_start(t, member, command)
+            if command or t - member.unread_command_since > _COMMAND_IS_READ_FOR:
+                member.unread_command_since = None
 
     # ------------------------------------------------------------------------------- what perf events tell
 
@@ -160,16 +181,18 @@ class Processes:
         """A process was started; it is read at the next tick."""
         self._newborn[pid] = _Newborn(parent)
 
-    def executed(self, t: float, pid: int, name: str) -> None:
+    def executed(self, t: float, pid: int, name: str, *, is_program: bool = True) -> None:
+        """A process executed a program, or, if not is_program, named itself."""
         if newborn := self._newborn.get(pid):
             newborn.names.append(name)
         elif member := self.members.get(pid):
-            self.name(t, member)
+            self.name(t, member, executed=name if is_program else "")
 
     # ------------------------------------------------------------------------------- readings
 
     def take_readings(self, began: float) -> tuple[int, int]:
         """Takes what the core's thread has read. began: the time 0. Returns the ticks until now, and the late ones."""
+        self._read_empty_commands(time.monotonic() - began)
         readings, totals, ticks, late = self._sampler.take()
         for seconds, key, pages, minor, major, state in readings:
             member = self._by_key.get(key)

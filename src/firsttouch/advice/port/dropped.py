@@ -41,11 +41,16 @@ class CopiesByFate:
     fills: list[FilledBefore] = field(default_factory=list)
 
 
-def copies_by_fate(run: TracedRun, partners: Partners, restoring: Iterable[int]) -> CopiesByFate:
-    """restoring: numbers of copies that restore what one buffer would have lost."""
+def copies_by_fate(
+    run: TracedRun, partners: Partners, restoring: Iterable[int], doubtful: Iterable[int] = ()
+) -> CopiesByFate:
+    """restoring: numbers of copies that restore what one buffer would have lost; doubtful: of those that perhaps do."""
     fates, owners, life, sites = CopiesByFate(), RangeMap[tuple[int, int]](), dict[int, int](), CopySites()
     restored = {sites.of(step) for number in restoring if isinstance(step := run.steps[number], TracedCopy)}
     kept = kept_arrays(run, partners, sites, restored)
+    for number in doubtful:
+        if isinstance(step := run.steps[number], TracedCopy):
+            kept.reasons.setdefault(sites.of(step), "reset")
     fates.fills = kept.fills
     alive: set[tuple[int, int]] = set()
     known: dict[object, list[int]] = {}
@@ -121,13 +126,18 @@ def kept_ranges(run: TracedRun, fates: CopiesByFate) -> dict[int, Ranges]:
 
 
 def needed_copies(calls: Iterable[CopyCalls]) -> int:
-    """How many copies a unified version needs too."""
-    return sum(row.copies for row in calls if row.fate != "dropped")
+    """How many copies a unified version needs too, or may need as far as was seen."""
+    return sum(row.copies for row in calls if row.fate != "dropped" or row.unless)
 
 
 def are_perhaps_needed(calls: Iterable[CopyCalls]) -> bool:
-    """Whether a unified version may need some of these copies no more."""
-    return any(row.fate == "kept" and row.unless for row in calls)
+    """Whether a unified version may do without some of these copies."""
+    return any(row.unless for row in calls)
+
+
+def may_need_others(calls: Iterable[CopyCalls]) -> bool:
+    """Whether a unified version needs some copies that are dropped, if the CPU does what was not seen."""
+    return any(row.fate == "dropped" and row.unless for row in calls)
 
 
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:

@@ -13,6 +13,7 @@ from firsttouch.advice.port.dropped import (
     copy_calls,
     filled_first,
     kept_ranges,
+    may_need_others,
     needed_copies,
 )
 from firsttouch.advice.port.places import Places
@@ -70,7 +71,7 @@ def found(
     state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()})
+    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()}, repeated.doubtful_steps())
     blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
@@ -94,6 +95,7 @@ def found(
             noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
             perhaps=are_perhaps_needed(calls),
+            unsure=may_need_others(calls),
             partial=run.is_partial,
             status=status,
         ),

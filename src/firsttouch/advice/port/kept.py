@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[int, int]
 """A block and its life."""
 CopyCall: TypeAlias = tuple[int, CopyWay, int]
 """A call that copies, by the number of its site, the direction and the block."""
-DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen"))
+DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset"))
 """What is not seen of host arrays that do not stay."""
 _STRENGTH: Mapping[KeptBecause, int] = {reason: -number for number, reason in enumerate(get_args(KeptBecause))}
 

@@ -10,7 +10,7 @@ from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeedlessCopies, StepRecord
 from firsttouch.profile.exact import GRANULE
 from firsttouch.program.needless import RepeatedCopy, repeated_copies
-from firsttouch.program.trace import TracedCopy, TracedRun
+from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun
 
 _UNWRITTEN = "a kernel writes them, although the buffer is never copied back"
 _REST = "the rest of their bytes differs (--check-copies)"
@@ -19,7 +19,8 @@ _REST = "the rest of their bytes differs (--check-copies)"
 class RepeatedBytes:
     """The copies of a run that repeat others. not_compared: how many may, of which the bytes are not known.
 
-    Of a block that nothing is copied from, a kernel that names it is taken to read it only.
+    Of a block that nothing is copied from, a kernel that names it is taken to read it only, unless it says of another
+    that it only reads that one.
     """
 
     def __init__(self, run: TracedRun, use: ProgramUse, places: Places) -> None:
@@ -34,7 +35,21 @@ class RepeatedBytes:
 
     def _is_needless(self, repeated: RepeatedCopy) -> bool:
         copied_from = self._use.blocks[self.copy(repeated.copy).device.block].copied_from
-        return repeated.why == "needless" or not (copied_from or self._run.is_partial or self.is_sure(repeated))
+        is_written = copied_from or self._run.is_partial or self.is_sure(repeated) or self._is_said_to_write(repeated)
+        return repeated.why == "needless" or not is_written
+
+    def _is_said_to_write(self, repeated: RepeatedCopy) -> bool:
+        """Whether the kernel tells parameters that it writes from others."""
+        launch = self._run.steps[repeated.writer] if repeated.writer >= 0 else None
+        if type(launch) is not TracedLaunch:
+            return False
+        block = self.copy(repeated.copy).device.block
+        writes = {use.may_write for use in launch.uses if use.by == "argument" and use.block != block}
+        return False in writes and any(use.block == block and use.may_write for use in launch.uses)
+
+    def doubtful_steps(self) -> list[int]:
+        """The numbers of the copies that are needless if a kernel does not write what it names."""
+        return [each.copy for each in self._copies if each.why != "needless" and self._is_needless(each)]
 
     def is_sure(self, repeated: RepeatedCopy) -> bool:
         """Whether the bytes were overwritten in between, as far as it is known by whom."""
@@ -84,7 +99,7 @@ class RepeatedBytes:
             compared = each if is_same else first.call.sampled_bytes
             made.append(
                 NeedlessCopies(
-                    certainty="possible" if not is_same else "likely" if reading else "seen",
+                    certainty="possible" if reading or not is_same else "seen",
                     reading=_REST if not is_same else reading,
                     direction="h2d" if first.way == "h2d" else "d2h",
                     blocks=list(dict.fromkeys(copy.device.block for copy in copies)),

@@ -3,13 +3,14 @@
 A copy that blocks is a wait too. Where it was the only one between a kernel and the CPU, the CPU would use the shared
 memory too early. Unless the watch of the host's memory tells more (--host), the CPU is taken to read what was copied
 back as soon as it can, and not any more when the next kernel may write it; and to write what is copied to the device at
-any time before the copy.
+any time before the copy. A copy to the device that stays, from a host array that is now another buffer, is waited for
+only before the CPU writes that array.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from firsttouch.advice.port.cpu_use import cpu_uses
@@ -20,6 +21,7 @@ from firsttouch.profile.calls import HostUse, WaitCall
 from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.partners import Partners, joined
+from firsttouch.program.range_map import RangeMap
 from firsttouch.program.trace import (
     NO_BLOCK,
     TracedAllocation,
@@ -31,7 +33,7 @@ from firsttouch.program.trace import (
     beside_launches,
 )
 from firsttouch.program.unrecorded_waits import unrecorded_waits
-from firsttouch.program.watched import PAGE_BYTES, HostHistory
+from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 
 _ANY = -2
 """The block of launches of which it is not known what they use."""
@@ -87,6 +89,9 @@ class _Order:
 
     def __init__(self, run: TracedRun, partners: Partners, fates: CopiesByFate, unified: bool) -> None:
         self._run = run
+        self._owners: RangeMap[int] = RangeMap()
+        """The blocks that the host's bytes are one with."""
+        self._written_later = _written_later(run, fates.shared)
         self._windows = {block for block, lives in enumerate(partners) if any(life.window for life in lives)}
         self._dropped, self._shared = set(fates.dropped), set(fates.shared)
         self._dropped_fills = {row.fill for row in fates.fills if row.is_whole}
@@ -107,8 +112,8 @@ class _Order:
         self._history = HostHistory()
         self._unread = run.once(cpu_uses).unread
         self._frees_later = False
-        self._following: tuple[int, CallSite | None] = -1, None
-        """The next wait, as it was looked for last."""
+        self._following: dict[bool, tuple[int, CallSite | None]] = {False: (-1, None), True: (-1, None)}
+        """The next wait, as it was looked for last, before other work and past it."""
         self.lost: list[_Lost] = []
 
     def go(self) -> list[_Lost]:
@@ -177,7 +182,9 @@ class _Order:
             return
         if number in self._shared:
             self._use(number, step, step.target.block, step.source.block)
-            if step.call.blocking:
+            if step.way == "h2d":
+                self._read_array(number, step)
+            elif step.call.blocking:
                 self._lose(number, (number,))
         elif number in self._dropped:
             self._drop(number, step)
@@ -190,7 +197,21 @@ class _Order:
         if self._watched and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             self._history.copied(step, number)
 
+    def _read_array(self, number: int, step: TracedCopy) -> None:
+        """The device copies a host array that is now another buffer, which the CPU may write later."""
+        if not self._unified:
+            return
+        for start, end, host in joined(step):
+            for _, _, owner in self._owners.overlapping(host, host + end - start):
+                self._using.add(owner, number, step.call.site)
+        if step.call.blocking and (is_written := self._written_later.get(number)) is not False:
+            following = self._next_wait(number, past_work=True)
+            certainty: WaitCertainty = "likely" if is_written and following is None else "possible"
+            self.lost.append(_Lost(number, (number,), "writes", certainty, following))
+
     def _drop(self, number: int, step: TracedCopy) -> None:
+        for start, end, host in joined(step):
+            self._owners.assign(host, host + end - start, step.device.block)
         block, owed = step.device.block, self._owed.of(NO_BLOCK)
         written = self._writing.of(block) if step.way == "d2h" and number not in self._unread else ()
         if written and not step.call.blocking:
@@ -237,16 +258,16 @@ class _Order:
         if following is None or not self._unified:
             self._wait_for(None)
 
-    def _next_wait(self, number: int) -> CallSite | None:
+    def _next_wait(self, number: int, *, past_work: bool = False) -> CallSite | None:
         """Where the program waits after a copy, if it asks for nothing of the device before but copies to the host that
-        are dropped.
+        are dropped. past_work: whatever it asks for before.
         """
-        end, site = self._following
+        end, site = self._following[past_work]
         if number >= end:
-            end, site = self._following = self._look_ahead(number)
+            end, site = self._following[past_work] = self._look_ahead(number, past_work=past_work)
         return site
 
-    def _look_ahead(self, number: int) -> tuple[int, CallSite | None]:
+    def _look_ahead(self, number: int, *, past_work: bool) -> tuple[int, CallSite | None]:
         """The next wait, or what else is done with the device; the site is None if that is no wait."""
         frees_later = False
         for place in range(number + 1, len(self._run.steps)):
@@ -257,13 +278,37 @@ class _Order:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
                     return place, step.site
             elif type(step) is TracedLaunch:
-                return place, None
+                if not past_work:
+                    return place, None
             elif isinstance(step, TracedCopy | TracedFill) and not step.call.captured:
                 if type(step) is TracedCopy and step.way == "d2h" and place in self._dropped:
                     continue
-                remains = place not in self._dropped and place not in self._shared
-                return place, step.call.site if step.call.blocking and remains else None
+                waits = step.call.blocking and place not in self._dropped and place not in self._shared
+                if waits or not past_work:
+                    return place, step.call.site if waits else None
         return len(self._run.steps), None
+
+
+def _written_later(run: TracedRun, copies: Sequence[int]) -> dict[int, bool]:
+    """Whether the CPU writes what was copied, before it is copied again; without those of which that is not known."""
+    history, found, unknown, wanted = HostHistory(), dict[int, bool](), set[int](), set(copies)
+
+    def look(known: Iterable[tuple[int, int, SinceCopy]]) -> None:
+        for _, _, since in known:
+            if since.copy in wanted:
+                found[since.copy] = found.get(since.copy, False) or since.unwritten is None
+                if since.writes != "told":
+                    unknown.add(since.copy)
+
+    for number, step in run.once(beside_launches) if wanted else ():
+        if type(step) is HostUse:
+            history.watched(step)
+        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            for start, end, host in joined(step):
+                look(history.since(host, host + end - start))
+            history.copied(step, number)
+    look(history.all_since())
+    return {number: is_written for number, is_written in found.items() if is_written or number not in unknown}
 
 
 def needed_waits(

@@ -62,6 +62,7 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
+    "reset": KeptWords("", "a kernel writes the buffer, whose old values this copy brings back"),
 }
 _ALLOCATORS = {
     "/libc10_cuda": "PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off the allocator of PyTorch",
@@ -89,11 +90,13 @@ def headline(
     noted: Sequence[str] = (),
     needed: int = 0,
     perhaps: bool = False,
+    unsure: bool = False,
     partial: bool = False,
     status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
+    unified version needs too; perhaps: some of these perhaps not; unsure: perhaps others, if the CPU does what was not
+    seen. hazards: the kinds of findings that have to be fixed;
     noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
@@ -121,7 +124,8 @@ def headline(
     if needed:
         most = "up to " if perhaps else ""
         without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
-    sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
+    seen = ", as far as was seen," if unsure else ""
+    sentence = f"A unified version of {name} saves {less} and{seen} {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
 
 
@@ -149,7 +153,9 @@ def wait_words(wait: NeededWait) -> str:
     kernel = f"{short(wait.kernel, 60)} may still run" if wait.kernel else "work of the device may still be under way"
     work, copies = named_places([*wait.earlier, wait.work]), named_places([wait.copy])
     if wait.stays:
-        return f"wait for the device after the copy at {copies}, which stays: it no longer makes the CPU wait"
+        writes = ", before the CPU writes its array" if wait.before == "writes" else ""
+        text = f"wait for the device after the copy at {copies}, which stays{writes}{_doubt(wait)}"
+        return f"{text}: it no longer makes the CPU wait"
     if wait.before == "reads":
         launched = "launched" if wait.kernel else "asked for"
         text, reason = f"wait for the device in place of the copy at {copies}", f"{kernel} ({launched} at {work})"
@@ -162,10 +168,11 @@ def _doubt(wait: NeededWait) -> str:
     """When a wait is not needed that is only possible, with a comma before it."""
     if wait.certainty != "possible":
         return ""
-    if wait.before != "reads":
+    if wait.before == "writes" and not wait.stays:
         return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
-    return f", unless the CPU uses the data only after the program's next wait{following}"
+    uses = "it does so" if wait.before == "writes" else "the CPU uses the data"
+    return f", unless {uses} only after the program's next wait{following}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:

@@ -216,6 +216,8 @@ inline constexpr Error no_device = 100;  // hipErrorNoDevice
     CALL(102, hipGetDevice, (int* device), (device))                                                                   \
     CALL(105, hipGetDevicePropertiesR0600, (char* of, int device), (of, device))                                       \
     CALL(106, hipGetDeviceProperties, (char* of, int device), (of, device)) /* R0000 in the table */                   \
+    CALL(109, hipGetLastError, (), ())                                                                                 \
+    CALL(320, hipPeekAtLastError, (), ())                                                                              \
     CALL(326, hipRuntimeGetVersion, (int* version), (version))                                                         \
     CALL(344, hipStreamIsCapturing, (Stream q, int* status), (q, status))
 

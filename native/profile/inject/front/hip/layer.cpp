@@ -52,10 +52,17 @@ Kernels& kernels() {
 
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
+// A question that fails must not leave its error where the program looks for that of its own calls.
 template <class Function, class... Arguments>
 Error ask(const std::atomic<Function>& function, Arguments... arguments) {
     const Function known = function.load(std::memory_order_relaxed);
-    return known == nullptr ? no_device : known(arguments...);
+    if (known == nullptr) return no_device;
+    const auto peek = real.hipPeekAtLastError.load(std::memory_order_relaxed);
+    const auto forget = real.hipGetLastError.load(std::memory_order_relaxed);
+    const bool had_none = peek != nullptr && forget != nullptr && peek() == 0;
+    const Error error = known(arguments...);
+    if (error != 0 && had_none) forget();
+    return error;
 }
 
 // Of major * 10^7 + minor * 10^5 + patch.

@@ -29,8 +29,9 @@ class StaticVariable(Hazard):
             self._device(number, step.source, step)
             of_device = step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK
             if of_device and step.call.host == "static":
-                place = self.state.places.of(step.call.site)
-                self.row("host", "seen", place).add(number, step.device.total, place, step.device.block)
+                place, block = self.state.places.of(step.call.site), self.state.run.blocks[step.device.block]
+                buffer = () if block.kind == "device_static" else (block.number,)  # its name is not the host's
+                self.row("host", "seen", place).add(number, step.device.total, place, *buffer)
 
     def _device(self, number: int, side: TracedRange, step: TracedCopy | TracedFill) -> None:
         block = self.state.run.blocks[side.block] if side.block != NO_BLOCK else None
