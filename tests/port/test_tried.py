@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tests.calls import call
 from tests.kept_runs import stored_run
-from tests.port.played import FIXTURES, PlayedCuda
+from tests.port.played import FIXTURES, STANDINS, TOP, MakeOnce, PlayedCuda
+from tests.profile import injected
 from tests.texts import assert_states
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "pinned", "system")
@@ -31,6 +32,28 @@ def tried(cuda: PlayedCuda, tmp_path: Path) -> Try:
         command = (cuda.built(FIXTURES / "tried.cpp"), program)
         variables = {**changed, "STANDIN_CUDA_REACHES": "1", "STANDIN_CUDA_LATE": "1", **more}
         done = call("try", *words, "--json", "--", *command, cwd=folder, **variables)
+        return {"status": done.returncode, "err": done.stderr, **json.loads(done.stdout)}
+
+    return run
+
+
+@pytest.fixture
+def tried_hip(make_once: MakeOnce, tmp_path: Path) -> Try:
+    """The same of a program that uses HIP."""
+
+    def fill(folder: Path) -> None:
+        runtime = folder / "libamdhip64.so.6"
+        names = f"-Wl,-soname,{runtime.name},--version-script={STANDINS / 'hip_runtime.map'}"
+        options = ["-std=c++20", "-fvisibility=hidden", f"-I{TOP / 'native'}", "-shared", "-fPIC", names]
+        injected.compiled(str(STANDINS / "hip_runtime.cpp"), runtime, *options, language="c++")
+        linked = [f"-I{FIXTURES}", "-DTRIED_HIP", str(runtime), f"-Wl,-rpath,{folder}"]
+        injected.compiled(str(FIXTURES / "tried.cpp"), folder / "tried", *linked, language="c++")
+
+    def run(program: str, strategies: tuple[str, ...] = STRATEGIES) -> dict[str, Any]:
+        folder = tmp_path / "work"
+        folder.mkdir()
+        words = ("--out", tmp_path / "out", "--rounds", "1", "--strategy", ",".join(strategies), "--json", "--")
+        done = call("try", *words, make_once("tried-hip", fill) / "tried", program, cwd=folder)
         return {"status": done.returncode, "err": done.stderr, **json.loads(done.stdout)}
 
     return run
@@ -216,3 +239,41 @@ def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], fact: str) -> None
     done = call(*words)
     assert done.returncode == 2
     assert_states(done.stderr, fact)
+
+
+@pytest.mark.parametrize(
+    ("program", "unified", "left_out", "copies"),
+    [
+        ("vecadd", 3, 3, 3),
+        ("vectors", 3, 3, 3),
+        ("device_first", 3, 3, 3),
+        ("page_locked", 1, 8, 8),
+        ("twice", 4, 8, 8),
+        ("early_free", 1, 1, 2),
+        ("grows", 1, 2, 2),
+        ("threads", 12, 24, 24),
+        ("two_blocks", 1, 1, 4),
+    ],
+)
+def test_a_program_that_uses_hip_runs_so_too(
+    tried_hip: Try, program: str, unified: int, left_out: int, copies: int
+) -> None:
+    found = tried_hip(program)
+    assert found["status"] == 0
+    assert pairs(found) == unified
+    for strategy, row in rows(found).items():
+        assert (strategy, row["status"], row.get("reason", "")) == (strategy, "ok", "")
+        expected = left_out if strategy in UNIFIED else 0
+        assert (row["counts"].get("left_out", 0), row["counts"].get("made", 0)) == (expected, copies - expected)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), [("window", "offsets"), ("turns", "turns"), ("on_stream", "allocated"), ("pitched", "rows")]
+)
+def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, reason: str) -> None:
+    assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
+
+
+@pytest.mark.parametrize("program", ["swapped", "forks", "foreign", "foreign_rows"])
+def test_a_run_with_hip_that_leaves_the_plan_ends(tried_hip: Try, program: str) -> None:
+    assert rows(tried_hip(program, ("managed",)))["managed"]["status"] == "left the plan"

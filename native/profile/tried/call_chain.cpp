@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::size_t most_unwound = 32, most_hashed = 8;
 
-constexpr std::string_view between[] = {"libfirsttouch_try", "libstdc++", "libcudart"};  // the program and the call
-constexpr std::string_view others[] = {"libcuda.so", "libcupti", "libnvidia-", "libfirsttouch_"};  // for themselves
+constexpr std::string_view between[] = {"libfirsttouch_try", "libfirsttouch_hip", "libstdc++",
+                                        "libcudart"};  // the program and the call
+constexpr std::string_view others[] = {"libcuda.so",     "libcupti",    "libnvidia-",
+                                       "libfirsttouch_", "libamdhip64", "libhsa-runtime"};  // for themselves
 
 template <std::size_t count>
 bool is_one_of(std::string_view file, const std::string_view (&names)[count]) {
@@ -78,13 +80,14 @@ __attribute__((noinline)) std::uint64_t key_of_this_call(std::uint64_t bytes, Ro
         },
         &walk);
     std::uint64_t key = mixed(bytes, static_cast<std::uint64_t>(role));
+    const bool is_of_malloc = role == Role::array || role == Role::resized;
     std::size_t hashed = 0;
     for (std::size_t i = 0; i < walk.count && hashed < most_hashed; ++i) {
         const Place place = locate(walk.instructions[i]);
         if (is_one_of(place.file, between)) continue;
         if (is_one_of(place.file, others)) {
-            if (hashed == 0) return 0;
-            continue;
+            if (hashed == 0 && is_of_malloc) return 0;
+            continue;  // what asks for a block in the program's place
         }
         for (const char letter : place.file) key = mixed(key, static_cast<unsigned char>(letter));
         key = mixed(key, place.offset);

@@ -7,8 +7,7 @@
 #include <string_view>
 
 #include "events/driver_calls.hpp"
-#include "profile/tried/driver.hpp"
-#include "profile/tried/memory.hpp"
+#include "profile/tried/asked.hpp"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -69,103 +68,6 @@ Result go_on(Parameters... parameters) {
     return reinterpret_cast<Result (*)(Parameters...)>(found)(parameters...);
 }
 
-std::uint64_t hash_of(Address address, std::size_t bytes) {
-    const auto* next = reinterpret_cast<const unsigned char*>(address);
-    std::uint64_t hash = bytes, word = 0;
-    for (; bytes >= sizeof word; bytes -= sizeof word, next += sizeof word) {
-        memcpy(&word, next, sizeof word);
-        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 29;
-    }
-    for (; bytes > 0; --bytes, ++next) hash = (hash ^ *next) * 1099511628211u;
-    return hash;
-}
-
-bool is_captured(Stream stream) {
-    int status = 0;
-    return stream != nullptr && ask_driver("cuStreamIsCapturing", stream, &status) == 0 && status != 0;
-}
-
-template <int variant>
-Result wait_for(Stream stream) {
-    const Stream of_thread = reinterpret_cast<Stream>(2);  // CU_STREAM_PER_THREAD
-    return ask_driver("cuStreamSynchronize", stream == nullptr && variant == 1 ? of_thread : stream);
-}
-
-std::string_view worded(const std::optional<Block>& host) {
-    return host ? "an array of the heap" : "memory that is no array of the heap";
-}
-
-struct Sides {
-    bool is_to_host;
-    Address host, device;
-    std::optional<Block> array, block;
-
-    Sides(bool is_to_host, Address host, Address device)
-        : is_to_host(is_to_host), host(host), device(device), array(find(host, Side::host)),
-          block(find(device, Side::device)) {}
-
-    bool is_paired() const { return (array && array->pair >= 0) || (block && block->pair >= 0); }
-    bool is_foreseen() const {
-        return settings().foreseen->contains(
-            {array ? array->known : Known{}, block ? block->known : Known{}, is_to_host});
-    }
-    void check(std::size_t bytes) const {
-        if (settings().is_unified() && is_paired() && !is_foreseen())
-            leave("a copy of %zu bytes joins %s and a block of the device that the plan keeps apart", bytes,
-                  worded(array).data());
-    }
-};
-
-struct Copied {
-    std::size_t bytes;
-    Stream stream;
-    bool is_asynchronous;
-};
-
-// A copy between host and device. `make` asks the driver for it.
-template <int variant, class Make>
-Result copy(const Sides& sides, const Copied& copied, Make make) {
-    const auto [bytes, stream, is_asynchronous] = copied;
-    const bool is_page_locked = sides.array && sides.array->is_page_locked;
-    const bool is_noted = settings().notes() && !is_captured(stream);
-    const bool is_one = settings().is_unified() && sides.host == sides.device;
-    std::uint64_t hash = 0;
-    if (is_noted && !sides.is_to_host) {
-        if (is_one) wait_for<variant>(stream);
-        hash = hash_of(sides.host, bytes);
-    }
-    Result result = 0;
-    if (is_one) {
-        if (is_captured(stream)) leave("a copy between an array and its block is captured into a graph");
-        counts().left_out += 1, counts().left_out_bytes += bytes;
-        if (settings().strategy == Strategy::prefetch && (!sides.is_to_host || !is_asynchronous || !is_page_locked)) {
-            constexpr int processor = -1;
-            const int place = sides.is_to_host ? processor : settings().device;
-            counts().refused_hints += ask_driver("cuMemPrefetchAsync", sides.host, bytes, place, stream) != 0;
-        }
-        // The wait stays: of a copy that blocks, and of one from the device to memory that is not locked.
-        if (!is_asynchronous || (sides.is_to_host && !is_page_locked)) result = wait_for<variant>(stream);
-    } else {
-        sides.check(bytes);
-        counts().made += 1, counts().made_bytes += bytes;
-        result = make();
-        // Copies from or to memory that is not locked have read or written the array when they return.
-        if (is_asynchronous && result == 0 && sides.array && sides.array->is_ours && !is_page_locked)
-            result = wait_for<variant>(stream);
-    }
-    if (is_noted && sides.is_to_host) {
-        if (is_asynchronous) wait_for<variant>(stream);
-        hash = hash_of(sides.host, bytes);
-    }
-    if (is_noted)
-        note("C %c %d %zu %016llx\n", sides.is_to_host ? 'd' : 'u', static_cast<int>(gettid()), bytes,
-             static_cast<unsigned long long>(hash));
-    return result;
-}
-
-Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
-
 template <int variant>
 Result to_device(Address target, const void* source, std::size_t bytes) {
     const auto make = [=] { return go_on<of_to_device, variant>(target, source, bytes); };
@@ -191,23 +93,6 @@ Result to_host_async(void* target, Address source, std::size_t bytes, Stream str
     return copy<variant>({true, address_of(target), source}, {bytes, stream, true}, make);
 }
 
-// A copy whose direction the driver finds out by its addresses, of which one that no block has is the host's. Those of
-// paired memory may be of either side: other copies than that between both then have to be foreseen.
-template <int variant, class Make>
-Result copy_by_address(Address target, Address source, const Copied& copied, Make make) {
-    const auto from = find(source, Side::device), to = find(target, Side::device);
-    if (from && to && target == source) {
-        const int pair = from->pair;
-        const bool is_to_host = pair >= 0 && settings().pairs[static_cast<std::size_t>(pair)].is_copied_back;
-        return copy<variant>({is_to_host, target, source}, copied, make);
-    }
-    if (from.has_value() != to.has_value())
-        return copy<variant>({from.has_value(), from ? target : source, from ? source : target}, copied, make);
-    const Sides back(true, target, source), in(false, source, target);
-    if (settings().is_unified() && (back.array || in.array) && !back.is_foreseen() && !in.is_foreseen())
-        (back.array ? back : in).check(copied.bytes);
-    return make();
-}
 template <int variant>
 Result copy_any(Address target, Address source, std::size_t bytes) {
     const auto make = [=] { return go_on<of_copy, variant>(target, source, bytes); };
@@ -245,50 +130,14 @@ Result copy_rows_async(const cupti::Copy2D* rows, Stream stream) {
 
 template <int variant>
 Result allocate(Address* out, std::size_t bytes) {
-    if (!is_watching()) return go_on<of_alloc, variant>(out, bytes);
-    const Known known = known_now(bytes, Role::block);
-    if (known.key == 0) return go_on<of_alloc, variant>(out, bytes);
-    int pair = -1;
-    const Address base = planned(known, bytes, Side::device, pair);
-    if (base != 0) {
-        *out = base;
-    } else if (settings().mode == Mode::run && settings().strategy == Strategy::managed_device) {
-        const PlanLock lock;
-        if ((*out = get_memory(bytes, nullptr)) == 0) return 2;  // CUDA_ERROR_OUT_OF_MEMORY
-        add({.base = *out, .bytes = bytes, .known = known, .is_ours = true}, Side::device);
-        return 0;
-    } else if (const Result result = go_on<of_alloc, variant>(out, bytes); result != 0) {
-        return result;
-    }
-    add({.base = *out, .bytes = bytes, .known = known, .pair = pair, .is_ours = base != 0}, Side::device);
-    return 0;
+    return allocate_block(out, bytes, [=] { return go_on<of_alloc, variant>(out, bytes); });
 }
 template <int variant>
 Result free_block(Address address) {
-    if (is_watching() && address != 0 && release(address, Side::device) == Released::ours) return 0;
+    if (is_given_back(address, Side::device)) return 0;
     return go_on<of_free, variant>(address);
 }
 
-template <class Make>
-Result allocate_page_locked(void** out, std::size_t bytes, Make make) {
-    if (!is_watching() || bytes < settings().least) return make();
-    const Known known = known_now(bytes, Role::page_locked);
-    if (known.key == 0) return make();
-    int pair = -1;
-    const Address base = settings().is_unified() ? planned(known, bytes, Side::host, pair) : 0;
-    if (base != 0)
-        *out = reinterpret_cast<void*>(base);
-    else if (const Result result = make(); result != 0)
-        return result;
-    add({.base = address_of(*out),
-         .bytes = bytes,
-         .known = known,
-         .pair = pair,
-         .is_page_locked = true,
-         .is_ours = base != 0},
-        Side::host);
-    return 0;
-}
 template <int variant>
 Result host_alloc(void** out, std::size_t bytes, unsigned flags) {
     return allocate_page_locked(out, bytes, [=] { return go_on<of_host_alloc, variant>(out, bytes, flags); });
@@ -299,10 +148,9 @@ Result alloc_host(void** out, std::size_t bytes) {
 }
 template <int variant>
 Result free_host(void* address) {
-    if (is_watching() && address != nullptr && release(address_of(address), Side::host) == Released::ours) return 0;
+    if (is_given_back(address_of(address), Side::host)) return 0;
     return go_on<of_free_host, variant>(address);
 }
-// Memory of this library is not locked, nor is it unlocked: managed memory cannot be, other is already.
 // What the program had from malloc outlives the device's context.
 template <int variant>
 Result reset(int device) {
@@ -311,19 +159,11 @@ Result reset(int device) {
 }
 template <int variant>
 Result lock(void* address, std::size_t bytes, unsigned flags) {
-    if (!is_watching()) return go_on<of_register, variant>(address, bytes, flags);
-    const auto array = find(address_of(address), Side::host);
-    const Result result = array && array->is_ours ? 0 : go_on<of_register, variant>(address, bytes, flags);
-    if (result == 0) lock_pages(address_of(address), true);
-    return result;
+    return lock_array(address, [=] { return go_on<of_register, variant>(address, bytes, flags); });
 }
 template <int variant>
 Result unlock(void* address) {
-    if (!is_watching()) return go_on<of_unregister, variant>(address);
-    const auto array = find(address_of(address), Side::host);
-    lock_pages(address_of(address), false);
-    if (array && array->is_ours) return ask_driver("cuCtxSynchronize");
-    return go_on<of_unregister, variant>(address);
+    return unlock_array(address, [=] { return go_on<of_unregister, variant>(address); });
 }
 
 #define BOTH(function)                                                                                                 \

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 extern "C" void* dlvsym(void*, const char*, const char*);
 
@@ -13,7 +14,8 @@ namespace firsttouch::tried {
 namespace {
 
 constexpr unsigned attach_global = 1, portable_and_mapped = 3;
-constexpr int reaches_plain_memory = 88;  // CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+constexpr int reaches_plain_memory = 88;      // CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+constexpr int hip_reaches_plain_memory = 65;  // hipDeviceAttributePageableMemoryAccess
 constexpr int read_mostly = 1, preferred_location = 3, accessed_by = 5, processor = -1;
 
 using Dlsym = void* (*)(void*, const char*);
@@ -26,6 +28,7 @@ Dlsym find_dlsym() {
 
 // Makes the device's context this thread's, if it has none: the program may allocate before it makes one.
 bool have_context() {
+    if (settings().is_hip) return true;  // each thread has one
     void* context = nullptr;
     if (ask_driver("cuCtxGetCurrent", &context) == 0 && context != nullptr) return true;
     int device = 0;
@@ -34,6 +37,7 @@ bool have_context() {
 }
 
 bool has_primary_context() {
+    if (settings().is_hip) return true;
     unsigned flags = 0;
     int is_active = 0;
     return ask_driver("cuDevicePrimaryCtxGetState", settings().device, &flags, &is_active) != 0 || is_active != 0;
@@ -41,17 +45,19 @@ bool has_primary_context() {
 
 void hint(Result result) { counts().refused_hints += result != 0; }
 
+// Other blocks of the program need room on the device, too.
 void check_managed(std::uint64_t bytes) {
-    static std::uint64_t most = settings().most_managed;
-    if (most == 0) {
+    using Number = unsigned long long;
+    static const std::uint64_t free_at_first = [] {
         std::size_t free = 0, total = 0;
-        if (ask_driver("cuMemGetInfo_v2", &free, &total) == 0) most = free;
-    }
+        return ask_driver("cuMemGetInfo_v2", &free, &total) == 0 ? free : 0;
+    }();
+    const std::uint64_t free = free_at_first - std::min<std::uint64_t>(free_at_first, counts().device);
+    const std::uint64_t most = settings().most_managed == 0 ? free : std::min(free, settings().most_managed);
     if (counts().managed + bytes > most)
-        leave("%llu MiB of managed memory are more than the %llu MiB that the device had free, or that "
+        leave("%llu MiB of managed memory are more than the %llu MiB that the device has free, or that "
               "FIRSTTOUCH_MAX_MANAGED allows",
-              static_cast<unsigned long long>((counts().managed + bytes) >> 20),
-              static_cast<unsigned long long>(most >> 20));
+              static_cast<Number>((counts().managed + bytes) >> 20), static_cast<Number>(most >> 20));
 }
 
 Address get_managed(std::uint64_t bytes, const Pair* pair) {
@@ -79,7 +85,30 @@ void* next_dlsym(void* handle, const char* name) {
     return found == nullptr ? nullptr : found(handle, name);
 }
 
+// HIP's functions of the same parameters.
+const char* hip_name(std::string_view name) {
+    constexpr std::string_view names[][2] = {{"cuMemAllocManaged", "hipMallocManaged"},
+                                             {"cuMemFree_v2", "hipFree"},
+                                             {"cuMemHostAlloc", "hipHostMalloc"},
+                                             {"cuMemFreeHost", "hipHostFree"},
+                                             {"cuMemAdvise", "hipMemAdvise"},
+                                             {"cuMemPrefetchAsync", "hipMemPrefetchAsync"},
+                                             {"cuStreamSynchronize", "hipStreamSynchronize"},
+                                             {"cuStreamIsCapturing", "hipStreamIsCapturing"},
+                                             {"cuCtxSynchronize", "hipDeviceSynchronize"},
+                                             {"cuMemGetInfo_v2", "hipMemGetInfo"},
+                                             {"cuDeviceGetAttribute", "hipDeviceGetAttribute"}};
+    for (const auto& [of_cuda, of_hip] : names)
+        if (name == of_cuda) return of_hip.data();
+    return nullptr;
+}
+
 void* driver_function(const char* name) {
+    if (settings().is_hip) {
+        const Inside inside;
+        const char* const of_hip = hip_name(name);
+        return of_hip == nullptr ? nullptr : next_dlsym(RTLD_NEXT, of_hip);
+    }
     static void* const driver = [] {
         const Inside inside;
         return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -104,8 +133,10 @@ Address get_memory(std::uint64_t bytes, const Pair* pair) {
     }
     if (strategy == Strategy::system) {
         int reaches = 0;
-        ask_driver("cuDeviceGetAttribute", &reaches, reaches_plain_memory, settings().device);
-        if (reaches == 0) leave("the GPU cannot reach memory of malloc (pageableMemoryAccess is 0: no HMM, no ATS)");
+        const int asked = settings().is_hip ? hip_reaches_plain_memory : reaches_plain_memory;
+        ask_driver("cuDeviceGetAttribute", &reaches, asked, settings().device);
+        if (reaches == 0)
+            leave("the GPU cannot reach memory of malloc (pageableMemoryAccess is 0: no HMM, ATS or XNACK)");
         void* const base =
             mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return base == MAP_FAILED ? 0 : reinterpret_cast<Address>(base);

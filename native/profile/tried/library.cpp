@@ -82,7 +82,9 @@ void read_plan(const char* path) {
             plan.foreseen->insert({{host, host_ordinal}, {device, device_ordinal}, back != 0});
         else if (sscanf(line, "array %llx %u %llu", &host, &host_ordinal, &host_bytes) == 3)
             plan.arrays->insert({{host, host_ordinal}, host_bytes});
-        else if (sscanf(line, "device %d", &settings().device) != 1)
+        else if (strcmp(line, "hip\n") == 0)
+            plan.is_hip = true;
+        else if (sscanf(line, "device %d", &plan.device) != 1)
             leave("the plan %s has a line that is none of a plan", path);
     }
     fclose(file);

@@ -23,7 +23,7 @@ std::size_t malloc_usable_size(void*);
 
 namespace firsttouch::tried {
 
-thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
+constinit thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
 

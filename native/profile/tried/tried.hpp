@@ -50,6 +50,7 @@ struct Settings {
     Strategy strategy = Strategy::none;
     bool checks = false;  // the bytes of copies are noted
     int device = 0;
+    bool is_hip = false;
     std::uint64_t least = 64 << 10, most_managed = 0;  // bytes; 0: what the device has free
     std::vector<Pair> pairs;
     std::map<Known, std::size_t>*hosts = nullptr, *devices = nullptr;  // the pair of each
@@ -76,7 +77,7 @@ extern constinit Forever<Settings> kept_settings;
 inline Settings& settings() { return kept_settings.value; }
 
 // While a thread is in the library, what it allocates is not the program's.
-extern thread_local int inside __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int inside __attribute__((tls_model("initial-exec")));
 struct Inside {
     Inside() { ++inside; }
     ~Inside() { --inside; }

@@ -100,7 +100,7 @@ def command(
     ] = None,
     as_json: AsJsonOption = False,
 ) -> None:
-    """Measure what a CUDA program would take if it used unified memory, without editing it.
+    """Measure what a program that uses CUDA or HIP would take with unified memory, without editing it.
 
     The program runs several times, in this directory and with an empty standard input. Two plain runs record what it
     allocates and copies. Then arrays of the host and blocks of the device that copies join become one memory, and the
@@ -114,7 +114,7 @@ def command(
     managed+prefetch  the same, with a prefetch where a copy was
     explicit+pinned   arrays that are copied are page-locked; copies stay
     pinned            the array and the block are one page-locked, mapped array
-    system            the block is the array (HMM, ATS)
+    system            the block is the array (HMM, ATS, XNACK)
     managed-device    blocks are managed; copies stay
 
     Managed memory stays below what the device has free, and below FIRSTTOUCH_MAX_MANAGED.

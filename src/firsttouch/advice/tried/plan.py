@@ -92,11 +92,14 @@ class Joined:
 
 @dataclass
 class Plan:
-    """pairs: that become one; apart: that stay, of those that copies join; device: the number of the GPU."""
+    """pairs: that become one; apart: that stay, of those that copies join. device: the number of the GPU. is_hip: the
+    program uses HIP.
+    """
 
     pairs: list[Joined] = field(default_factory=list)
     apart: list[Joined] = field(default_factory=list)
     device: int = 0
+    is_hip: bool = False
 
     @property
     def bytes(self) -> int:
@@ -105,7 +108,7 @@ class Plan:
 
     def text(self) -> str:
         """The plan as the library reads it."""
-        lines = [f"device {self.device}"]
+        lines = [f"device {self.device}", *(["hip"] if self.is_hip else [])]
         for pair in self.pairs:
             assert pair.array is not None
             assert pair.block is not None
@@ -267,7 +270,8 @@ def _keep_by_fate(run: TracedRun, joined: Sequence[Joined], fates: CopiesByFate)
 
 def _chosen(joined: Sequence[Joined], run: TracedRun) -> Plan:
     """Pairs by most bytes, so that each array and each block is in one."""
-    plan = Plan(device=next((block.device for block in run.blocks if not block.on_host), 0))
+    device = next((block.device for block in run.blocks if not block.on_host), 0)
+    plan = Plan(device=device, is_hip="HIP" in run.apis)
     taken: set[int] = set()
     for each in sorted(joined, key=lambda each: -each.bytes):
         if not each.apart and not {id(each.array), id(each.block)} & taken:

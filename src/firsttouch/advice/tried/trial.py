@@ -153,8 +153,8 @@ class _Trial:
         return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
 
     def _check_kind(self, run: TracedRun) -> None:
-        if run.apis != ("CUDA",):
-            raise UsageError(f"the program uses {join_names(run.apis)}; try runs programs that use CUDA alone")
+        if run.apis not in (("CUDA",), ("HIP",)):
+            raise UsageError(f"the program uses {join_names(run.apis)}; try runs programs that use CUDA or HIP alone")
         if run.others:
             raise UsageError("several processes of the program use the GPU; try runs programs of which one does")
 
