@@ -69,7 +69,8 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     advice.strategies = [replace(r, low=b.low, high=b.high) for r, b in zip(advice.strategies, bounds, strict=True)]
     advice.turns = [turn for turn in advice.turns if turn.kind != "ranges"]  # bounds by use are wider
     advice.level = OF_TRACES.level
-    verdict, best = verdict_of(advice.strategies, advice.size, advice.turns), fastest_of(advice.strategies)
+    decided = [turn for turn in advice.turns if turn.kind != "bounds"]  # no measurement of a trace narrows these
+    verdict, best = verdict_of(advice.strategies, advice.size, decided), fastest_of(advice.strategies)
     equals = [name for name in verdict.strategies if name != best.strategy]
     advice.verdict = replace(verdict, strategies=(best.strategy, *equals))  # it exists: simplicity matters less
     mine = StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None

@@ -56,7 +56,8 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[Statement]
     """The answer in at most three sentences."""
     best, *alike = advice.verdict.strategies
     texts = [_answer(advice, traced, advice.row(best)), *turn_lines(traced)]
-    texts += [caption(turn_text(turn)) for turn in advice.turns[:1] if advice.verdict.kind == "not known"]
+    depends = advice.verdict.kind == "not known" or (advice.turns and advice.turns[0].kind == "bounds")
+    texts += [caption(turn_text(turn)) for turn in advice.turns[:1] if depends]
     if alike:
         texts.append(f"No clear difference from {best}: {first_few(alike, MOST_ALIKE)}.")
     return [Statement(text, advice.predicted) for text in texts[:MOST]]
