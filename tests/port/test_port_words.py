@@ -301,6 +301,15 @@ def test_the_answer_counts_the_waits_that_are_needed(hazards: int):
     assert_states(wait_words(wait), "p.cu:7", "k may still run")
 
 
+@pytest.mark.parametrize(("line", "counted"), [(7, "1 explicit wait "), (8, "2 explicit waits ")])
+def test_a_wait_in_a_template_counts_once(line: int, counted: str):
+    """As of fma of HeCBench, whose functions of four types wait at the same lines."""
+    saved = SavedBytes(bytes=1, of=2, device=1, host=1, t=0.0)
+    places = [CallLocation("f<float>", "/app/p.cu", 7), CallLocation("f<double>", "/app/p.cu", line)]
+    waits = [NeededWait(before="reads", copy=p, work=p, kernel="k", copies=1, records=[]) for p in places]
+    assert counted in headline("p", saved, 3, 2 << 20, 0, waits=waits)
+
+
 NOTHING_UNSEEN = UnseenUse(
     pooled=0,
     parts=0,

@@ -33,8 +33,9 @@ KeptBecause: TypeAlias = Literal[
     "late",
     "unseen",
     "reset",
+    "turns",
 ]
-"""Why a host array stays beside its buffer, from the surest on; the last three: what is not seen where it does not."""
+"""Why a host array stays beside its buffer, from the surest on; the last four: what is not seen where it does not."""
 TooEarly: TypeAlias = Literal["reads", "writes"]
 WaitCertainty: TypeAlias = Literal["likely", "possible"]
 CERTAINTIES: dict[str, DataCertainty] = {
