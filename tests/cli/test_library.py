@@ -164,7 +164,7 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "validate": (lambda out: firsttouch.validate("kaveri"), ["kaveri"]),
 }
 """By command: its function, and the words of the same call."""
-WITHOUT_FUNCTION = {"fit", "report", "profile", "mark", "examples", "completion", "schema"}
+WITHOUT_FUNCTION = {"fit", "report", "profile", "mark", "examples", "completion", "schema", "try"}
 """Commands that write files, act on other programs, or describe the others."""
 
 

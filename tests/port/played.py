@@ -67,7 +67,7 @@ def build_libraries(folder: Path) -> None:
     """
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-shared", "-fPIC", "-pthread", f"-I{TOP / 'native'}"]
     names = ["-Wl,-soname,libcudart.so.13", f"-Wl,--version-script={STANDINS / 'cudart.map'}"]
-    runtime = [STANDINS / name for name in ("cuda_driver.cpp", "cuda_graphs.cpp", "cudart.cpp")]
+    runtime = [STANDINS / name for name in ("cuda_driver.cpp", "cuda_graphs.cpp", "cuda_symbols.cpp", "cudart.cpp")]
     for target, sources in (("libcupti.so.13", [STANDINS / "cupti.cpp"]), ("libcudart.so.13", [*runtime, *names])):
         subprocess.run([*command, "-o", folder / target, *sources, "-ldl"], check=True, timeout=100)
     (folder / "libcuda.so.1").symlink_to("libcudart.so.13")

@@ -246,6 +246,20 @@ def test_other_programs_run_as_they_would(tmp_path: Path, option: str):
     assert not any(directory.iterdir())
 
 
+@pytest.mark.parametrize("options", [(), ("-static",)], ids=["shared", "static"])
+def test_programs_of_another_c_library_run_as_they_would(tmp_path: Path, options: tuple[str, ...]):
+    compiler = shutil.which("musl-gcc")
+    if compiler is None:
+        pytest.skip("musl-gcc is not installed")
+    source, program, directory = tmp_path / "hello.c", tmp_path / "hello", tmp_path / "trace"
+    source.write_text(HELLO)
+    directory.mkdir()
+    subprocess.run([compiler, *options, str(source), "-o", str(program)], check=True)
+    done = subprocess.run([program], env=environment(directory), capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 0)
+    assert not any(directory.iterdir())
+
+
 def test_what_is_not_there_changes_nothing(built: Path, tmp_path: Path):
     """No journal is asked for; the recorder is not beside the library; the library itself is gone; all calls fail."""
     alone = tmp_path / "alone"

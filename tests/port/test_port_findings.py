@@ -529,11 +529,11 @@ def static(kind: str, **more: object) -> Calls:
     return calls
 
 
-def adjacent(gap: int) -> Calls:
+def adjacent(gap: int, place: str = "other") -> Calls:
     calls = Calls()
     first, second, host = calls.block(64 * KIB), calls.block(KIB), calls.host(MIB)
-    calls.copy(first, host, 64 * KIB)
-    calls.copy(second, host + 64 * KIB + gap, KIB)
+    calls.copy(first, host, 64 * KIB, host=place)
+    calls.copy(second, host + 64 * KIB + gap, KIB, host=place)
     return calls
 
 
@@ -568,6 +568,7 @@ def page_locked(*, allocations: int, kind: str = "pinned") -> Calls:
         (lambda: partial(1000, rows=64), []),
         (lambda: adjacent(0), [("partial", "likely")]),
         (lambda: adjacent(16), []),
+        (lambda: adjacent(0, "static"), [("static", "seen"), ("partial", "possible")]),
         (lambda: page_locked(allocations=1), [("partial", "likely")]),
         (lambda: page_locked(allocations=2), []),
         (lambda: page_locked(allocations=1, kind="registered"), [("partial", "likely")]),

@@ -208,6 +208,8 @@ int begin_work(std::function<void()> work) {
 }
 
 int wait_for_work() {
+    static std::mutex working;  // who waits, waits also for what another thread has begun
+    const std::scoped_lock turn(working);
     for (;;) {
         std::function<void()> work;
         {
@@ -269,8 +271,12 @@ bool launches_carry_functions() {
 }
 
 int initialise() {
-    static std::atomic<bool> is_connected{false};
-    if (!is_connected.exchange(true)) connect();
+    static std::recursive_mutex mutex;  // other threads wait until a profiler is loaded, which may call the driver
+    static bool is_connected = false;
+    {
+        const std::scoped_lock lock(mutex);
+        if (!std::exchange(is_connected, true)) connect();
+    }
     if (state().has_code) load_code();
     return success;
 }
@@ -324,6 +330,18 @@ int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
 }
 int release(Address address) {
     return call<cuMemFree_v2>({address}, [&] { return wait_for_work(), end(address); });
+}
+int release_all() {
+    wait_for_work();
+    std::vector<Address> addresses;
+    {
+        const std::scoped_lock lock(state().mutex);
+        for (const auto& [address, block] : state().blocks)
+            if (block.memory == device || block.memory == managed || block.memory == pinned)
+                addresses.push_back(address);
+    }
+    for (const Address address : addresses) end(address);
+    return success;
 }
 int release_on_stream(Address address, Stream* stream) {
     return call<cuMemFreeAsync>({address, stream}, [&] { return end(address); });

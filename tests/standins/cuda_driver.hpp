@@ -64,6 +64,7 @@ int allocate_on_stream(Address* address, std::size_t bytes, Stream* stream);
 int allocate_managed(Address* address, std::size_t bytes, unsigned flags);
 int allocate_pinned(void** address, std::size_t bytes, unsigned flags);
 int release(Address address);
+int release_all();  // as a reset of the device does
 int release_on_stream(Address address, Stream* stream);
 int release_pinned(void* address);
 int lock(void* address, std::size_t bytes, unsigned flags);

@@ -1,6 +1,7 @@
 // A stand-in for the CUDA runtime, for programs that nvcc builds with -cudart shared and for the C programs of tests
-// (cudart.h): libcudart.so.13 under which the host code runs as it is, on the stand-in for the driver. Events are dated
-// by the processor, streams do all at once, and nothing fails but allocations.
+// (cudart.h): libcudart.so.13 under which the host code runs as it is, on the stand-in for the driver, whose functions
+// it asks for where something may be preloaded in between (cuda_asked.hpp). Events are dated by the processor, streams
+// do all at once, and nothing fails but allocations.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda_asked.hpp"
 #include "cuda_driver.hpp"
 
 using namespace played;
@@ -100,8 +102,8 @@ int copied_symbol(const void* symbol, const void* host_in, void* host_out, std::
     const Address address = symbol_at(symbol);
     if (address == 0) return done(13);
     void* const device = reinterpret_cast<void*>(address + offset);
-    if (host_out == nullptr) return done(copy(copy_of(device, host_in, bytes, 1, is_asynchronous, stream)));
-    return done(copy(copy_of(host_out, device, bytes, 2, is_asynchronous, stream)));
+    if (host_out == nullptr) return done(asked::copy(copy_of(device, host_in, bytes, 1, is_asynchronous, stream)));
+    return done(asked::copy(copy_of(host_out, device, bytes, 2, is_asynchronous, stream)));
 }
 
 double milliseconds() {
@@ -133,7 +135,7 @@ RUNTIME cudaGetLastError() { return std::exchange(last_error, success); }
 RUNTIME cudaPeekAtLastError() { return last_error; }
 RUNTIME cudaDriverGetVersion(int* version) { return *version = 13000, success; }
 RUNTIME cudaRuntimeGetVersion(int* version) { return *version = 13000, success; }
-RUNTIME cudaDeviceReset() { return success; }
+RUNTIME cudaDeviceReset() { return initialise(), done(asked::reset()); }
 NOTHING(cudaDeviceSetCacheConfig, int)
 NOTHING(cudaFuncSetCacheConfig, const void*, int)
 NOTHING(cudaFuncSetAttribute, const void*, int, int)
@@ -179,7 +181,7 @@ RUNTIME cudaMemGetInfo(std::size_t* free, std::size_t* total) { return initialis
 RUNTIME cudaMalloc(void** out, std::size_t bytes) {
     initialise();
     if (bytes == 0) return *out = nullptr, success;
-    return done(allocate(reinterpret_cast<Address*>(out), bytes));
+    return done(asked::allocate(reinterpret_cast<Address*>(out), bytes));
 }
 RUNTIME cudaMallocPitch(void** out, std::size_t* pitch, std::size_t width, std::size_t height) {
     initialise();
@@ -195,15 +197,15 @@ RUNTIME cudaMallocManaged(void** out, std::size_t bytes, unsigned flags) {
 }
 RUNTIME cudaHostAlloc(void** out, std::size_t bytes, unsigned flags) {
     initialise();
-    return done(allocate_pinned(out, bytes, flags));
+    return done(asked::allocate_pinned(out, bytes, flags));
 }
 RUNTIME cudaMallocHost(void** out, std::size_t bytes) { return cudaHostAlloc(out, bytes, 0); }
 RUNTIME cudaFree(void* address) {
     initialise();
-    return address == nullptr ? success : done(release(address_of(address)));
+    return address == nullptr ? success : done(asked::release(address_of(address)));
 }
 RUNTIME cudaFreeAsync(void* address, Stream* stream) { return done(release_on_stream(address_of(address), stream)); }
-RUNTIME cudaFreeHost(void* address) { return address == nullptr ? success : done(release_pinned(address)); }
+RUNTIME cudaFreeHost(void* address) { return address == nullptr ? success : done(asked::release_pinned(address)); }
 RUNTIME cudaHostRegister(void* address, std::size_t bytes, unsigned flags) {
     initialise();
     return done(lock(address, bytes, flags));
@@ -214,21 +216,23 @@ RUNTIME cudaHostGetDevicePointer(void** device, void* host, unsigned) { return *
 // Copies, fills, prefetches and advice.
 RUNTIME cudaMemcpy(void* target, const void* source, std::size_t bytes, int kind) {
     initialise();
-    return done(copy(copy_of(target, source, bytes, kind, false, nullptr)));
+    return done(asked::copy(copy_of(target, source, bytes, kind, false, nullptr)));
 }
 RUNTIME cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, Stream* stream) {
     initialise();
-    return done(copy(copy_of(target, source, bytes, kind, true, stream)));
+    return done(asked::copy(copy_of(target, source, bytes, kind, true, stream)));
 }
 RUNTIME cudaMemcpy2DAsync(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch,
                           std::size_t width, std::size_t height, int kind, Stream* stream) {
     initialise();
-    return done(copy_rows(copy_of(target, source, width, kind, true, stream), {height, target_pitch, source_pitch}));
+    return done(
+        asked::copy_rows(copy_of(target, source, width, kind, true, stream), {height, target_pitch, source_pitch}));
 }
 RUNTIME cudaMemcpy2D(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch,
                      std::size_t width, std::size_t height, int kind) {
     initialise();
-    return done(copy_rows(copy_of(target, source, width, kind, false, nullptr), {height, target_pitch, source_pitch}));
+    return done(
+        asked::copy_rows(copy_of(target, source, width, kind, false, nullptr), {height, target_pitch, source_pitch}));
 }
 RUNTIME cudaMemcpyToSymbol(const void* symbol, const void* source, std::size_t bytes, std::size_t offset, int) {
     return copied_symbol(symbol, source, nullptr, bytes, offset, false, nullptr);

@@ -35,6 +35,7 @@ from firsttouch.cli import (
     report,
     run,
     schema,
+    tried,
     validate,
 )
 from firsttouch.cli import app as app_command
@@ -82,6 +83,7 @@ COMMANDS: Sequence[Command] = [
     app_command.command,
     profile.command,
     port.command,
+    tried.command,
     mark.command,
     report.command,
     compare.command,

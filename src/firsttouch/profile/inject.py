@@ -66,7 +66,7 @@ def inject_environment(
                     for variable in (OPENCL_VARIABLE, OPENMP_VARIABLE)
                 },
             }
-            added |= _preload(library.with_name(HIP_LIBRARY), current)
+            added |= preload(library.with_name(HIP_LIBRARY), current)
             if check_copies:
                 added[CHECK_VARIABLE] = "1"
             if host:
@@ -86,8 +86,8 @@ def inject_environment(
     return added, states
 
 
-def _preload(library: Path, current: Mapping[str, str]) -> dict[str, str]:
-    """What loads the library that watches HIP into each process. The address sanitizer of gcc would refuse to start a
+def preload(library: Path, current: Mapping[str, str]) -> dict[str, str]:
+    """What loads a library into each process before others. The address sanitizer of gcc would refuse to start a
     program before whose library another one is loaded. The loader would split a path with such characters.
     """
     if not library.is_file() or any(character in str(library) for character in " :"):

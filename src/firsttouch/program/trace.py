@@ -56,6 +56,8 @@ _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 _MOST_RANGES = 4096
 """The most sides of copies that are kept to be used again, so that copies which never recur take little memory."""
+_ASSUMED_REGION = "target_region"
+"""The name of the kernel of a target region whose arguments are not known."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
 _WAYS: dict[tuple[bool, bool], CopyWay] = {
@@ -290,8 +292,8 @@ class TracedRun(msgspec.Struct, dict=True):
 
     @property
     def guesses_arguments(self) -> bool:
-        """Whether launches name all that is mapped to a device: OpenMP does not tell what a target region uses."""
-        return "OpenMP" in self.apis
+        """Whether a target region of OpenMP, whose call was not seen, is taken to use all that is mapped."""
+        return self.once(_guesses_arguments)
 
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""
@@ -303,6 +305,10 @@ class TracedRun(msgspec.Struct, dict=True):
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
         return self.durations.get(step.call.correlation) if step.call.correlation else None
+
+
+def _guesses_arguments(run: TracedRun) -> bool:
+    return any(step.kernel == _ASSUMED_REGION for step in run.steps if type(step) is TracedLaunch)
 
 
 def trace(

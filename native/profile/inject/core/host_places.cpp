@@ -78,7 +78,7 @@ void HostPlaces::find_data() {
             }
             for (int i = 0; i < info->dlpi_phnum; ++i) {
                 const auto& segment = info->dlpi_phdr[i];
-                if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
+                if (segment.p_type != PT_LOAD) continue;  // constants too
                 const std::uint64_t start = info->dlpi_addr + segment.p_vaddr;
                 places.data_.push_back({start, start + segment.p_memsz});
             }

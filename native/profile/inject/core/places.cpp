@@ -21,19 +21,13 @@ constexpr bool is_return_on_stack = true;  // right below the stack pointer that
 constexpr bool is_return_on_stack = false;
 #endif
 
-constexpr std::string_view skipped_files[] = {"libcuda.so",
-                                              "libcupti.so",
-                                              "libcudart.so",
-                                              "libnvidia-",
-                                              "libcudadebugger.so",
-                                              "libcupti-",
-                                              "libOpenCL.so",
-                                              "libfirsttouch_inject.so",
-                                              "libfirsttouch_hip.so",
-                                              "libamdhip64.so",
-                                              "librocprofiler-",
-                                              "libomptarget",
-                                              "libomp.so",
+constexpr std::string_view skipped_files[] = {"libcuda.so",           "libcupti.so",
+                                              "libcudart.so",         "libnvidia-",
+                                              "libcudadebugger.so",   "libcupti-",
+                                              "libOpenCL.so",         "libfirsttouch_inject.so",
+                                              "libfirsttouch_hip.so", "libfirsttouch_try.so",
+                                              "libamdhip64.so",       "librocprofiler-",
+                                              "libomptarget",         "libomp.so",
                                               "libiomp5.so"};
 
 bool is_skipped(std::string_view file) {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, get_args
 
 from firsttouch.advice.port.port_findings import KeptBecause
-from firsttouch.profile.calls import HostUse
+from firsttouch.profile.calls import HostPlace, HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.program.partners import JoinedBytes, Partners, joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -37,6 +37,8 @@ Key: TypeAlias = tuple[int, int]
 """A block and its life."""
 CopyCall: TypeAlias = tuple[int, CopyWay, int]
 """A call that copies, by the number of its site, the direction and the block."""
+_MOST_KNOWN = 4096
+"""The most copies that are kept to be recognized, so that those which never recur take little memory."""
 DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset", "turns"))
 """What is not seen of host arrays that do not stay."""
 _STRENGTH: Mapping[KeptBecause, int] = {reason: -number for number, reason in enumerate(get_args(KeptBecause))}
@@ -112,6 +114,16 @@ class _Side(NamedTuple):
     over: tuple[bool, bool] | None = None
 
 
+class _KnownCopy(NamedTuple):
+    """What is the same of copies that are alike. host: the host's sides of its parts. stays: both sides stay."""
+
+    key: Key
+    call: CopyCall
+    parts: Sequence[JoinedBytes]
+    host: Sequence[tuple[int, int]]
+    stays: bool
+
+
 def named_starts(run: TracedRun) -> dict[tuple[int, str], list[int]]:
     """Where the parts of each block begin that launches of each kernel name. Take it with `run.once`."""
     starts, seen = defaultdict[tuple[int, str], set[int]](set), set[tuple[int, str]]()
@@ -133,6 +145,9 @@ class _Look:
         self._is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._life: dict[int, int] = {}
+        self._windows = {
+            (block, life) for block, lives in enumerate(partners) for life, joint in enumerate(lives) if joint.window
+        }
         self._alive: set[Key] = set()
         self._sides: defaultdict[Key, RangeMap[_Side]] = defaultdict(RangeMap)
         self._hosts: defaultdict[Key, RangeMap[int]] = defaultdict(RangeMap)
@@ -158,6 +173,8 @@ class _Look:
         self._came_back: defaultdict[Key, set[CopyCall]] = defaultdict(set)
         """Copies to host arrays that take turns, since the block got other bytes."""
         self._ranges: defaultdict[Key, dict[CopyCall, Ranges]] = defaultdict(dict)
+        self._known: dict[tuple[int, int, int, HostPlace], _KnownCopy] = {}
+        """Copies by what makes them alike."""
         self.found: dict[CopyCall, KeptBecause] = {}
         self.doubts: dict[CopyCall, KeptBecause] = {}
         self.fills: list[FilledBefore] = []
@@ -307,15 +324,13 @@ class _Look:
                 self._history.copied(copy, number)
 
     def _copy_between(self, number: int, copy: TracedCopy) -> None:
-        block, call, parts = copy.device.block, self._sites.of(copy), [*joined(copy)]
-        host = [(part.host, part.host + part.end - part.start) for part in parts]
-        key = self._key(block)
-        is_pair = may_pair(self._run.blocks[block], copy)
-        if is_pair:
-            ranges = self._ranges[key].setdefault(call, Ranges())
-            for start, end in host:
-                ranges.add(start, end)
-        stays = not is_pair or call in self._apart or self._kept.keeps(call)
+        # Sides of copies that are the same object are so in the same lives of their blocks.
+        alike = id(copy.source), id(copy.target), id(copy.call.site), copy.call.host
+        if (known := self._known.get(alike)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[alike] = self._new_copy(copy)
+        key, call, parts, host, stays = known
         if stays or (not self._is_window(key) and self._is_owned_by_another(key, host)):
             self._copy_apart(number, copy, host, is_restoring=call in self._apart)
         elif copy.way == "d2h":
@@ -324,6 +339,17 @@ class _Look:
             self._copy_back(number, key, call, host)
         else:
             self._copy_in(number, key, call, parts)
+
+    def _new_copy(self, copy: TracedCopy) -> _KnownCopy:
+        block, call, parts = copy.device.block, self._sites.of(copy), joined(copy)
+        host = [(part.host, part.host + part.end - part.start) for part in parts]
+        key = self._key(block)
+        is_pair = may_pair(self._run.blocks[block], copy)
+        if is_pair:
+            ranges = self._ranges[key].setdefault(call, Ranges())
+            for start, end in host:
+                ranges.add(start, end)
+        return _KnownCopy(key, call, parts, host, not is_pair or call in self._apart or self._kept.keeps(call))
 
     def _copy_apart(
         self, number: int, copy: TracedCopy, host: Sequence[tuple[int, int]], *, is_restoring: bool
@@ -386,20 +412,22 @@ class _Look:
 
     def _join(self, start: int, end: int, key: Key, side: _Side) -> None:
         sides = self._sides[key]
-        for first, last, before in sides.overlapping(start, end):
-            self._end(key, max(first, start), min(last, end), before._replace(is_late=False))
+        if self._is_watched:
+            for first, last, before in sides.overlapping(start, end):
+                self._end(key, max(first, start), min(last, end), before._replace(is_late=False))
         sides.assign(start, end, side)
         if not self._is_window(key):
             self._owners.assign(start, end, (key, side.call))
-        missing = Ranges()
-        missing.add(start, end)
-        for first, last, keys in self._keys.overlapping(start, end):
-            missing.remove(first, last)
-            if key not in keys:
-                others = frozenset(other for other in keys if self._matters(other, first, last))
-                self._keys.assign(max(first, start), min(last, end), others | {key})
-        for first, last in [*missing]:
-            self._keys.assign(first, last, frozenset({key}))
+        if key in (self._keys.exactly(start, end) or ()):
+            return
+        only = frozenset({key})
+
+        def with_key(first: int, last: int, keys: frozenset[Key] | None) -> frozenset[Key]:
+            if not keys or key in keys:
+                return keys or only
+            return only.union(other for other in keys if self._matters(other, first, last))
+
+        self._keys.change(start, end, with_key)
 
     def _matters(self, key: Key, start: int, end: int) -> bool:
         """Whether something may still be found of bytes that a block is joined with."""
@@ -408,7 +436,7 @@ class _Look:
         )
 
     def _is_window(self, key: Key) -> bool:
-        return bool(self._partners[key[0]][key[1]].window)
+        return key in self._windows
 
     def _is_owned_by_another(self, key: Key, host: Iterable[tuple[int, int]]) -> bool:
         return any(
@@ -417,18 +445,18 @@ class _Look:
             for _, _, (owner, call) in self._owners.overlapping(start, end)
         )
 
-    def _joined_with(self, start: int, end: int) -> Iterator[tuple[Key, int, int, _Side]]:
+    def _joined_with(self, start: int, end: int, but: Key | None = None) -> Iterator[tuple[Key, int, int, _Side]]:
         """What blocks are joined with the host's bytes, and since when."""
         for first, last, keys in self._keys.overlapping(start, end):
-            for key in keys:
+            for key in keys if but is None else keys - {but}:
                 for a, b, side in self._sides[key].overlapping(max(first, start), min(last, end)):
                     yield key, max(a, first, start), min(b, last, end), side
 
     def _overwrite(self, host: Iterable[tuple[int, int]], by: Key | None = None) -> None:
         """A copy writes the host's bytes, with which other blocks than `by` may be one."""
         for start, end in host:
-            for key, first, last, side in [*self._joined_with(start, end)]:
-                if key != by and side.over is None:
+            for key, first, last, side in [*self._joined_with(start, end, by)]:
+                if side.over is None:
                     self._sides[key].assign(first, last, side._replace(written="overwritten", is_late=False))
                     self._changed[key[0]].add(first, last)
 

@@ -287,7 +287,7 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
             f"{'' if unseen.pooled else more}"
         )
     if unseen.is_guessed:
-        yield "which of the mapped arrays a target region uses: OpenMP does not tell, so that each is taken to use all"
+        yield "which of the mapped arrays some target regions use: unseen, so that they are taken to use all"
     elif unseen.named and unseen.unrecorded > 0:
         yield (
             f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from firsttouch.advice.port.port_findings import FindingCertainty
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.program.partners import may_pair
 from firsttouch.program.ranges import Ranges
@@ -29,6 +30,8 @@ _PADDING = 512
 """Rows of a block may be up to so many bytes longer than those that are copied. Source: the alignment of textures, to
 which cudaMallocPitch rounds rows.
 """
+_SIDE_BY_SIDE = ("static", "stack")
+"""Where compilers put variables of their own beside each other."""
 
 
 def used_sizes(run: TracedRun) -> list[int]:
@@ -104,7 +107,7 @@ class _Turn:
 
 class PartialTransfer(Hazard):
     """Copies of less than a block; likely, where two blocks are filled from adjacent bytes of the host that are not of
-    two page-locked allocations.
+    two page-locked allocations; only possible if these are static or on the stack.
     """
 
     name = "partial"
@@ -155,6 +158,7 @@ class PartialTransfer(Hazard):
             if len(pair) == 2 and self.state.alive.get(neighbour) == life and pair not in self._joined:
                 self._joined.add(pair)
                 place = self.state.places.of(copy.call.site)
-                self.row("adjacent", "likely", pair).add(number, nbytes, place, neighbour, block.number)
+                certainty: FindingCertainty = "possible" if copy.call.host in _SIDE_BY_SIDE else "likely"
+                self.row("adjacent", certainty, pair).add(number, nbytes, place, neighbour, block.number)
         here = block.number, self.state.alive[block.number]
         self._begins[allocation, start] = self._ends[allocation, start + nbytes] = here

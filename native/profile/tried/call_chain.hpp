@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace firsttouch::tried {
+
+enum class Role : std::uint64_t { block = 0, array = 1, page_locked = 2, resized = 3 };
+
+// The key of the allocation that is made now: a hash of its callers, by the names of their files and the offsets in
+// them, its size and the thread's number. 0 if the driver or a profiler makes it for itself.
+std::uint64_t key_of_this_call(std::uint64_t bytes, Role role);
+
+}  // namespace firsttouch::tried

@@ -1,0 +1,112 @@
+"""What `firsttouch try` found, as data: schema firsttouch-try/1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.advice.tried.plan import Apart
+from firsttouch.advice.tried.recorded import RunCounts
+from firsttouch.base.outputs import Output
+
+TriedStrategy: TypeAlias = Literal[
+    "none", "managed", "managed+advise", "managed+prefetch", "explicit+pinned", "pinned", "system", "managed-device"
+]
+TriedStatus: TypeAlias = Literal["ok", "differs", "left the plan", "impossible", "too long"]
+Faster: TypeAlias = Literal["faster", "slower", "unsure"]
+BASELINE: TriedStrategy = "none"
+UNIFIED: frozenset[TriedStrategy] = frozenset(("managed", "managed+advise", "managed+prefetch", "pinned", "system"))
+"""Those under which an array and its block are one memory."""
+
+
+class TriedPair(msgspec.Struct, frozen=True, kw_only=True):
+    """An array of the host and a block of the device that copies join: how large both are, and what is copied in each
+    direction, in bytes. copied_at, allocated_at: the lines of the first copy and of the block's allocation. count: of
+    such pairs at these lines.
+    """
+
+    array: int
+    block: int
+    copied_in: int
+    copied_back: int
+    copied_at: str
+    allocated_at: str
+    count: int = 1
+
+
+class PairApart(msgspec.Struct, frozen=True, kw_only=True):
+    """An array and a block that stay apart: why, and in a sentence. copied: bytes, between all such at these lines."""
+
+    reason: Apart
+    text: str
+    copied: int
+    copied_at: str
+    allocated_at: str
+    count: int = 1
+
+
+class TriedTime(msgspec.Struct, frozen=True, kw_only=True):
+    """A median of seconds or ratios, with the ends of its 95 % interval; of few rounds these are the least and the
+    most.
+    """
+
+    median: float
+    low: float
+    high: float
+    samples: Sequence[float]
+
+
+class TriedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a strategy. reason: why it has no time, '' if it has. time: seconds of the program, from its start
+    to its end; ratio: to the baseline, of the same rounds; None for the baseline, and where there is no time.
+    predicted: seconds, by the prices of a run: the baseline's, and what the strategy adds to it or saves; None if not
+    asked for, or not known. counts: of the last round; None if the program did not end by itself.
+    """
+
+    strategy: TriedStrategy
+    status: TriedStatus
+    reason: str = ""
+    time: TriedTime | None = None
+    ratio: TriedTime | None = None
+    compared: Faster | None = None
+    predicted: float | None = None
+    counts: RunCounts | None = None
+
+
+class CheckedCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """The copies of a run under `strategy`, by the bytes that they carry beside those of plain runs. unsure: copies on
+    which two plain runs do not agree, which prove nothing.
+    """
+
+    strategy: TriedStrategy
+    equal: int
+    different: int
+    unsure: int
+
+
+class ComparedOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """An output of the program: its status, its standard output, or a file. compared: how much of it is the same in all
+    plain runs, and therefore compared.
+    """
+
+    name: str
+    compared: Literal["all", "part", "nothing"]
+
+
+class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
+    """What `firsttouch try --json` prints.
+
+    directory: where the runs are kept; rounds: asked for. pairs: that were one memory where a strategy unifies.
+    checked: None if no strategy does. outputs: of plain runs.
+    """
+
+    directory: str
+    command: Sequence[str]
+    rounds: int
+    pairs: Sequence[TriedPair]
+    apart: Sequence[PairApart]
+    checked: CheckedCopies | None
+    outputs: Sequence[ComparedOutput]
+    results: Sequence[TriedResult]

@@ -1,0 +1,367 @@
+"""Tries a program under memory strategies: plain runs, a plan, a checked run, and timed runs in alternating rounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from firsttouch import _core
+from firsttouch.advice.port.processes import is_watched
+from firsttouch.advice.port.reading import read_single, traced_run
+from firsttouch.advice.profiled import advise_profile
+from firsttouch.advice.tried.findings import (
+    BASELINE,
+    UNIFIED,
+    CheckedCopies,
+    ComparedOutput,
+    Faster,
+    PairApart,
+    TriedPair,
+    TriedResult,
+    TriedStatus,
+    TriedStrategy,
+    TriedTime,
+    TryFindings,
+)
+from firsttouch.advice.tried.outputs import OutputJudge
+from firsttouch.advice.tried.plan import Joined, Plan, plan_of
+from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, read_notes
+from firsttouch.advice.tried.running import LEFT_THE_PLAN, FinishedRun, Runner
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically
+from firsttouch.machine.limits import environment_limits
+from firsttouch.profile.profiler import ProfileCall, profile
+from firsttouch.profile.program_names import program_name
+from firsttouch.program.trace import TracedRun
+from firsttouch.records.text import count, join_names
+
+RESULT = "try.json"
+_FAULTS, _LEAST_ROUNDS = 8, 3
+_NO_PAIR = "no array and block of the program can be one memory"
+
+
+@dataclass(frozen=True)
+class TryCall:
+    """What to try. tolerance: the share by which numbers of outputs may differ. prices: the results of a run by which
+    times are predicted too, or None. tell: is told what is under way.
+    """
+
+    command: Sequence[str]
+    strategies: Sequence[TriedStrategy]
+    rounds: int
+    out: Path
+    tolerance: float = 0.0
+    prices: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    tell: Callable[[str], None] = lambda text: None
+
+
+@dataclass
+class _Result:
+    """What is known of a strategy so far, by round."""
+
+    runs: dict[int, FinishedRun] = field(default_factory=dict)
+    differing: list[FinishedRun] = field(default_factory=list)
+    """Those of the runs whose outputs differ from both plain runs."""
+    status: TriedStatus = "ok"
+    reason: str = ""
+
+    def stop(self, status: TriedStatus, reason: str) -> None:
+        self.status, self.reason = status, reason
+
+
+def try_program(call: TryCall) -> TryFindings:
+    """Tries a program, and writes what was found to `RESULT` in the directory.
+
+    Raises:
+        UsageError: The call was wrong, or the program is none that can be tried.
+    """
+    return _Trial(call).go()
+
+
+class _Trial:
+    def __init__(self, call: TryCall) -> None:
+        self._call = call
+        most = environment_limits().get("FIRSTTOUCH_MAX_MANAGED")
+        self._runner = Runner(call.command, call.out, call.environment, most)
+        self._plan_file = call.out.absolute() / "plan"
+        self._results = {strategy: _Result() for strategy in dict.fromkeys((BASELINE, *call.strategies))}
+        self._checked: CheckedCopies | None = None
+
+    def go(self) -> TryFindings:
+        tell = self._call.tell
+        tell("plain, traced")
+        first = self._trace()
+        tell("plain, again")
+        second = self._runner.run("plain-2", "record")
+        for plain in (first, second):
+            if plain.outputs.status != 0:
+                status = plain.outputs.status
+                raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
+        self._runner.limit(second.seconds)
+        plan, notes = self._plan()
+        self._plan_file.write_text(plan.text())
+        self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
+        self._refuse(plan)
+        self._check(notes, second)
+        self._time(second.seconds)
+        findings = self._findings(plan, [first, second], self._predicted())
+        write_atomically(self._call.out / RESULT, encode_json(findings) + b"\n")
+        return findings
+
+    # ------------------------------------------------------------------------------------------------ plain runs
+
+    def _trace(self) -> FinishedRun:
+        """The first plain run, as of `firsttouch port`."""
+        with self._runner.prepared("plain-1") as (folder, stdout):
+            before = self._runner.files()
+            with stdout.open("wb") as out, _stdout_to(out.fileno()):
+                outcome = profile(
+                    ProfileCall(
+                        command=self._call.command,
+                        out=self._profile,
+                        faults=_FAULTS,
+                        trace=True,
+                        host=True,
+                        environment=self._runner.environment(folder, "record"),
+                    )
+                )
+            outputs = self._runner.outputs(folder, stdout, outcome.status or 0, before)
+            return FinishedRun(outputs, 0.0, read_notes(folder))
+
+    @property
+    def _profile(self) -> Path:
+        return self._call.out / "profile"
+
+    def _plan(self) -> tuple[Plan, ProcessNotes]:
+        recorded = read_single(self._profile)
+        run = traced_run(recorded)
+        self._check_kind(run)
+        notes = next((each for each in read_notes(self._call.out / "plain-1") if each.pid == run.pid), None)
+        if notes is None:
+            raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
+                             "as another user; build it with shared libraries")  # fmt: skip
+        return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
+
+    def _check_kind(self, run: TracedRun) -> None:
+        if run.apis not in (("CUDA",), ("HIP",)):
+            raise UsageError(f"the program uses {join_names(run.apis)}; try runs programs that use CUDA or HIP alone")
+        if run.others:
+            raise UsageError("several processes of the program use the GPU; try runs programs of which one does")
+
+    # ------------------------------------------------------------------------------------------------ what may be tried
+
+    def _refuse(self, plan: Plan) -> None:
+        for strategy, result in self._results.items():
+            if strategy in UNIFIED and not plan.pairs:
+                result.stop("impossible", _NO_PAIR)
+
+    def _going(self) -> list[TriedStrategy]:
+        return [strategy for strategy, result in self._results.items() if result.status == "ok"]
+
+    def _check(self, notes: ProcessNotes, again: FinishedRun) -> None:
+        """Runs the first strategy that unifies memory with a look at the bytes of each copy."""
+        strategy = next((each for each in self._going() if each in UNIFIED), None)
+        if strategy is None:
+            return
+        self._call.tell(f"checked: {strategy}")
+        run = self._runner.run("checked", strategy, self._plan_file, checks=True)
+        if self._ended_early(self._results[strategy], run):
+            if run.left and self._results[strategy].status == "left the plan":
+                self._stop_all("left the plan", run.left)
+            return
+        plain = max((each.copies for each in again.notes), key=len, default=[])
+        found = compare_copies(notes.copies, plain, max((each.copies for each in run.notes), key=len, default=[]))
+        self._checked = CheckedCopies(
+            strategy=strategy, equal=found.equal, different=found.different, unsure=found.unsure
+        )
+        if found.different or found.missing:
+            missing = f"; {abs(found.missing)} copies {'fewer' if found.missing > 0 else 'more'}" * bool(found.missing)
+            many = "1 copy carries" if found.different == 1 else f"{found.different} copies carry"
+            self._stop_all("differs", f"{many} other bytes than in the plain run{missing}")
+
+    def _stop_all(self, status: TriedStatus, reason: str) -> None:
+        for strategy, result in self._results.items():
+            if strategy in UNIFIED and result.status in ("ok", status):
+                result.stop(status, reason)
+
+    @staticmethod
+    def _ended_early(result: _Result, run: FinishedRun) -> bool:
+        if run.too_long:
+            result.stop("too long", "it took more than 20 times as long as the plain run")
+        elif run.left:
+            is_machine = run.left.startswith(("the GPU cannot", "no memory")) or "of managed memory" in run.left
+            result.stop("impossible" if is_machine else "left the plan", run.left)
+        elif run.outputs.status == LEFT_THE_PLAN:
+            result.stop("left the plan", "the program ended with status 96, by which a run that leaves the plan ends")
+        return result.status != "ok"
+
+    # ------------------------------------------------------------------------------------------------ timed runs
+
+    def _time(self, plain_seconds: float) -> None:
+        for number in range(self._call.rounds):
+            self._call.tell(f"timed, round {number + 1} of {self._call.rounds}")
+            going = self._going()
+            turn = number % len(going)
+            for strategy in (*going[turn:], *going[:turn]):
+                result = self._results[strategy]
+                if result.status != "ok":
+                    continue
+                plan = None if strategy == BASELINE else self._plan_file
+                run = self._runner.run(f"round-{number + 1}-{strategy}", strategy, plan)
+                if self._ended_early(result, run):
+                    continue
+                result.runs[number] = run
+                if self._judge.difference(run.outputs):
+                    result.differing.append(run)
+                else:  # what is as in plain runs need not be kept
+                    shutil.rmtree(run.outputs.stdout.parent / "files", ignore_errors=True)
+
+    def _predicted(self) -> Mapping[str, float]:
+        """By how many seconds strategies are predicted to take longer than the program as it is."""
+        if self._call.prices is None:
+            return {}
+        self._call.tell("predicted")
+        try:
+            advice = advise_profile(self._profile, [self._call.prices])
+        except UsageError as error:
+            self._call.tell(f"nothing is predicted: {error}")
+            return {}
+        if advice.traced is None or (mine := advice.traced.as_it_is) is None:
+            return {}
+        return {row.strategy: (row.ms - mine.ms) / 1e3 for row in advice.strategies}
+
+    def _findings(self, plan: Plan, plain: Sequence[FinishedRun], predicted: Mapping[str, float]) -> TryFindings:
+        baseline = self._results[BASELINE]
+        others = [run.outputs for run in baseline.differing]
+        judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
+        for strategy, result in self._results.items():
+            if strategy != BASELINE and result.status == "ok":
+                differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
+                if difference := next(differences, None):
+                    result.stop("differs", difference.text)
+        rows = [
+            self._row(strategy, result, baseline, predicted.get(strategy)) for strategy, result in self._results.items()
+        ]
+        return TryFindings(
+            summary=_summary(program_name(self._call.command) or "the program", rows, self._call.rounds),
+            directory=str(self._call.out),
+            command=list(self._call.command),
+            rounds=self._call.rounds,
+            pairs=[*_pairs(plan.pairs)],
+            apart=[*_apart(plan.apart)],
+            checked=self._checked,
+            outputs=[ComparedOutput(name=name, compared=judge.compared(name)) for name in judge.names],
+            results=rows,
+        )
+
+    def _row(self, strategy: TriedStrategy, result: _Result, baseline: _Result, longer: float | None) -> TriedResult:
+        """longer: seconds that it is predicted to take more than the program as it is; None: unknown."""
+        runs = result.runs
+        if result.status != "ok" or not runs:
+            return TriedResult(strategy=strategy, status=result.status, reason=result.reason)
+        last = runs[max(runs)]
+        both = [number for number in runs if number in baseline.runs] if strategy != BASELINE else []
+        ratio = _time([runs[number].seconds / baseline.runs[number].seconds for number in both]) if both else None
+        none = [run.seconds for run in baseline.runs.values()]
+        return TriedResult(
+            strategy=strategy,
+            status="ok",
+            time=_time([run.seconds for run in runs.values()]),
+            predicted=None if longer is None or not none else max(0.0, _time(none).median + longer),
+            ratio=ratio,
+            compared=_compared(ratio) if ratio else None,
+            counts=last.counts,
+        )
+
+
+@contextmanager
+def _stdout_to(descriptor: int) -> Iterator[None]:
+    """What a child of this process writes to its standard output goes there."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    os.dup2(descriptor, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+
+
+def _time(samples: Sequence[float]) -> TriedTime:
+    _, median, *_, low, high = _core.summarise(samples)
+    return TriedTime(median=median, low=low, high=high, samples=list(samples))
+
+
+def _compared(ratio: TriedTime) -> Faster:
+    if len(ratio.samples) < _LEAST_ROUNDS or ratio.low <= 1 <= ratio.high:
+        return "unsure"
+    return "faster" if ratio.high < 1 else "slower"
+
+
+def _pairs(pairs: Sequence[Joined]) -> Iterator[TriedPair]:
+    rows: Counter[TriedPair] = Counter()
+    for pair in pairs:
+        assert pair.array is not None
+        assert pair.block is not None
+        copied_at, allocated_at = pair.names
+        rows[
+            TriedPair(
+                array=pair.array.bytes,
+                block=pair.block.bytes,
+                copied_in=pair.bytes_in,
+                copied_back=pair.bytes_back,
+                copied_at=copied_at,
+                allocated_at=allocated_at,
+            )
+        ] += 1
+    for row, number in rows.items():
+        yield msgspec.structs.replace(row, count=number)
+
+
+def _apart(joined: Sequence[Joined]) -> Iterator[PairApart]:
+    rows: dict[tuple[str, ...], PairApart] = {}
+    for each in joined:
+        reason = each.reason
+        assert reason is not None
+        copied_at, allocated_at = each.names
+        key = reason, each.apart[reason], copied_at, allocated_at
+        known = rows.get(key)
+        rows[key] = PairApart(
+            reason=reason,
+            text=each.apart[reason],
+            copied=each.bytes + (known.copied if known else 0),
+            copied_at=copied_at,
+            allocated_at=allocated_at,
+            count=1 + (known.count if known else 0),
+        )
+    yield from sorted(rows.values(), key=lambda row: -row.copied)
+
+
+def _summary(name: str, rows: Sequence[TriedResult], rounds: int) -> str:
+    timed = [row for row in rows if row.ratio is not None]
+    faster = min((row for row in timed if row.compared == "faster"), key=_ratio, default=None)
+    if faster is not None:
+        return f"{name}: {faster.strategy} takes {_ratio(faster):.2f} times as long as the program as it is"
+    if not timed:
+        reason = next((row.reason for row in rows if row.reason), "")
+        return f"{name}: nothing could be timed{f': {reason}' if reason else ''}"
+    if rounds < _LEAST_ROUNDS:
+        return f"{name}: {count(rounds, 'round')} cannot tell which is faster; give --rounds {_LEAST_ROUNDS} or more"
+    if all(row.compared == "slower" for row in timed):
+        return f"{name}: leave it as it is; every strategy that was tried is slower"
+    return f"{name}: no strategy that was tried is clearly faster than the program as it is"
+
+
+def _ratio(row: TriedResult) -> float:
+    assert row.ratio is not None
+    return row.ratio.median
