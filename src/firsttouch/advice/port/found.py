@@ -34,6 +34,7 @@ from firsttouch.advice.port.waits import needed_waits, only_waits
 from firsttouch.advice.port.wording import (
     UnseenUse,
     headline,
+    likely_by_line,
     noted_titles,
     unseen_sentences,
     worded_finding,
@@ -90,7 +91,7 @@ def found(
             use.copied,
             len(hazard_kinds),
             others_copied,
-            waits,
+            likely_by_line(waits),
             noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
             perhaps=are_perhaps_needed(calls),

@@ -10,7 +10,7 @@ from firsttouch.advice.port.dropped import are_perhaps_needed, needed_copies
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
-from firsttouch.advice.port.wording import headline, noted_titles
+from firsttouch.advice.port.wording import headline, likely_by_line, noted_titles
 from firsttouch.profile.calls import MoveCall, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.program_names import program_name
@@ -73,7 +73,7 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
         sum(row.copied for row in searched),
         len(hazards),
         [row for findings in of_each for row in findings.other_copies],
-        [row for findings in of_each for row in findings.waits],
+        [row for findings in of_each for row in likely_by_line(findings.waits)],
         noted=noted_titles((row for findings in of_each for row in findings.findings), hazards),
         needed=sum(needed_copies(findings.copy_calls) for findings in of_each),
         perhaps=any(are_perhaps_needed(findings.copy_calls) for findings in of_each),

@@ -104,7 +104,7 @@ def headline(
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
     """
-    needed_waits = len({_where_to_wait(wait) for wait in waits if wait.certainty == "likely"})
+    needed_waits = sum(wait.certainty == "likely" for wait in waits)
     but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
     first = "" if needed_waits else "nothing has to be fixed first" if noted else "no hazard was found"
     if partial:
@@ -131,10 +131,15 @@ def headline(
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
 
 
-def _where_to_wait(wait: NeededWait) -> tuple[str, str, int, str]:
-    """The line of the wait, which functions made of the same template have in common."""
-    place = wait.copy if wait.before == "reads" or wait.stays else wait.work
-    return wait.before, place.source or place.file, place.line, "" if place.line else place.function
+def likely_by_line(waits: Iterable[NeededWait]) -> list[NeededWait]:
+    """A likely wait of each line, which functions made of the same template have in common."""
+    by_line: dict[tuple[str, str, int, str], NeededWait] = {}
+    for wait in waits:
+        place = wait.copy if wait.before == "reads" or wait.stays else wait.work
+        key = wait.before, place.source or place.file, place.line, "" if place.line else place.function
+        if wait.certainty == "likely":
+            by_line.setdefault(key, wait)
+    return [*by_line.values()]
 
 
 def noted_titles(findings: Iterable[PortFinding], hazards: Container[str]) -> list[str]:
