@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.port.test_port_findings import of as answer_of
 from tests.port.traces import Calls
 
 from firsttouch.advice.port.savings import moments
@@ -505,3 +506,10 @@ def test_any_trace_becomes_a_program_that_is_stored_and_priced(seed: int) -> Non
     for strategy in ("explicit", "managed+both"):
         with suppress(NotEstimated):
             estimate(program, STRATEGIES[strategy], PRICES)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(operations=st.lists(operation, max_size=40))
+def test_each_copy_of_a_buffer_has_one_fate(operations: list[tuple[Any, ...]]) -> None:
+    answer = answer_of(calls_of(operations))
+    assert sum(row.copies for row in answer.copy_calls) == answer.copies
