@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firsttouch.profile.inject import inject_environment, injected_library
@@ -23,18 +24,26 @@ LANDMARKS = {"launch with 4 arguments": 250, "copy of 4 KiB": 1200}
 
 def main() -> None:
     batches = sys.argv[1] if len(sys.argv) > 1 else str(BATCHES)
+    measured_calls("reference_opencl.cpp", ["-std=c++17", "-Wno-attributes"], batches, LANDMARKS)
+
+
+def measured_calls(source: str, options: Sequence[str], batches: str, landmarks: Mapping[str, int]) -> None:
+    """Builds a program of this folder, which gets the library and the number of batches, and prints its rows.
+
+    landmarks: nanoseconds that calls should take at most.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "reference_opencl"
-        source = HERE / "reference_opencl.cpp"
-        subprocess.run(["g++", "-O2", "-std=c++17", "-Wno-attributes", source, "-o", program, "-ldl"], check=True)
+        program = Path(folder) / "reference"
+        subprocess.run(["g++", "-O2", *options, HERE / source, "-o", program, "-ldl"], check=True)
         added, _ = inject_environment(Path(folder), nvtx=False, trace=True, current={})
+        added = {name: value for name, value in added.items() if name != "LD_PRELOAD"}  # for programs, not for this one
         command = [program, injected_library(), batches]
         done = subprocess.run(command, env={**os.environ, **added}, capture_output=True, text=True, check=True)
     print(f"{'call':26} {'without':>8} {'with':>8} {'more':>8}  ns of processor time, the least of {batches} batches")
     for line in done.stdout.splitlines():
-        name, plain, layered = line.split("\t")
-        landmark = f"  at most {LANDMARKS[name]}" if name in LANDMARKS else ""
-        print(f"{name:26} {float(plain):8.0f} {float(layered):8.0f} {float(layered) - float(plain):8.0f}{landmark}")
+        name, plain, traced = line.split("\t")
+        landmark = f"  at most {landmarks[name]}" if name in landmarks else ""
+        print(f"{name:26} {float(plain):8.0f} {float(traced):8.0f} {float(traced) - float(plain):8.0f}{landmark}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from firsttouch.advice.port.reading import findings_of, traced_run
@@ -14,8 +15,6 @@ from firsttouch.profile.summarise import summarise
 from records import ROOT
 
 WIDTH = 92
-PLATFORM = "model:kaveri"
-"""An APU, on which the docs' example in OpenCL might run."""
 NEXT = ("host ", "hazards ", "assumed ", "unseen ")
 """What begins the first row that is left out."""
 
@@ -41,16 +40,20 @@ def port_lines(paths: Sequence[Path]) -> str:
     return shown(f"firsttouch port {path.relative_to(ROOT)}", ported.lines(found))
 
 
-def advise_lines(paths: Sequence[Path]) -> str:
+def advise_lines(paths: Sequence[Path], platform: str = "model:kaveri", **sets: str) -> str:
+    """platform: an APU, on which the docs' example might run."""
     os.environ["COLUMNS"] = str(WIDTH)
     (path,) = paths
-    command = f"firsttouch advise --profile {path.relative_to(ROOT)} --device {PLATFORM}"
-    return shown(command, advised_trace.lines(advise_profile(path, [], device=PLATFORM)))
+    options = "".join(f" --set {name}={value}" for name, value in sets.items())
+    command = f"firsttouch advise --profile {path.relative_to(ROOT)} --device {platform}{options}"
+    return shown(command, advised_trace.lines(advise_profile(path, [], device=platform, sets=sets)))
 
 
 OF_PROFILES: Mapping[str, Callable[[Sequence[Path]], str]] = {
     "profile-lines": profile_lines,
     "port-lines": port_lines,
     "advise-lines": advise_lines,
+    "advise-lines-mi300a": partial(advise_lines, platform="model:mi300a"),
+    "advise-lines-mi300a-xnack": partial(advise_lines, platform="model:mi300a", xnack="1"),
 }
 """Texts that are made of the directories of profiles, which hold no results."""

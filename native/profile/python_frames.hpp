@@ -39,9 +39,9 @@ struct Layout {
     } text{};
 };
 
-struct Frame {
-    std::uint64_t code = 0;  // a PyCodeObject
-    std::int32_t at = 0;     // offset in its byte code; negative: it has not begun
+struct Frame {           // without values at first: each call of a program has room for hundreds
+    std::uint64_t code;  // a PyCodeObject
+    std::int32_t at;     // offset in its byte code; negative: it has not begun
 };
 
 struct CodePlace {

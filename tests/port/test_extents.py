@@ -67,6 +67,34 @@ def test_allocations_that_happen_to_adjoin_stay_what_they_are():
     assert [block.bytes for block in of(calls).blocks] == [PIECE] * 3, "nothing shows that they are pieces"
 
 
+@pytest.mark.parametrize(
+    ("reserved", "sizes", "partial"),
+    [
+        (1, [200_000], 0),
+        (1, [200_000, 4], 1),
+        (1, [200_000 - 4096, 4096], 1),
+        (0, [200_000], 1),
+    ],
+    ids=["all that is used", "a part of that", "another part", "not mapped"],
+)
+def test_memory_that_is_rounded_up_to_a_granule_is_copied_whole(reserved: int, sizes: list[int], partial: int):
+    """As vectorAddMMAP of the CUDA samples: 200,000 B in 2 MiB. What is smaller than all that is used is a part."""
+    calls = Calls()
+    calls.block(2 * MIB, at_address=BASE, reserved=reserved)
+    for number, size in enumerate(sizes):
+        calls.copy(BASE, calls.host(size), size, line=number + 1, sample=number)
+        calls.launch(BASE)
+    assert len([finding for finding in of(calls).findings if finding.kind == "partial"]) == partial
+
+
+def test_a_part_of_mapped_memory_that_leaves_granules_is_one():
+    calls = Calls()
+    calls.block(8 * MIB, at_address=BASE, reserved=1)
+    calls.copy(BASE, calls.host(MIB), MIB)
+    calls.launch(BASE)
+    assert [finding.kind for finding in of(calls).findings] == ["partial"]
+
+
 def test_pieces_with_a_gap_between_them_are_two_blocks():
     calls = mapped([0, 2])
     assert [block.bytes for block in of(calls).blocks] == [PIECE] * 2

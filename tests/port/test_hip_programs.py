@@ -19,7 +19,7 @@ from tests.profile import injected
 from firsttouch.advice.port.found import found
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.inject import HIP_LIBRARY, inject_environment, injected_library
-from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun, trace
+from firsttouch.program.trace import TracedCopy, TracedFill, TracedLaunch, TracedRun, trace
 
 BYTES, STEPS = 1 << 20, 4
 TABLES = {"STANDIN_TABLES": "512"}
@@ -98,6 +98,10 @@ EACH_WAY = {"h2d": STEPS * BYTES, "d2h": STEPS * BYTES}
         ("rows", {"h2d": 64000, "d2h": 64000}, ["device"], []),
         ("slices", {"h2d": 6000}, ["device"], ["partial"]),
         ("launches", {"h2d": BYTES, "d2h": BYTES}, ["device", "device"], []),
+        ("plane", {"h2d": 16000, "d2h": 16000}, ["device"], ["partial"]),
+        ("batch", {"h2d": BYTES, "d2h": BYTES}, ["device"], []),
+        ("captured", EACH_WAY, ["device", "device"], []),
+        ("nodes", EACH_WAY, ["device", "device"], []),
     ],
 )
 def test_bytes_by_direction_and_findings_are_those_of_the_source(
@@ -109,6 +113,16 @@ def test_bytes_by_direction_and_findings_are_those_of_the_source(
     assert kinds(run) == findings
 
 
+@pytest.mark.parametrize("form", ["captured", "nodes"])
+def test_a_graph_does_what_its_nodes_do_each_time_that_it_is_launched(built: Path, tmp_path: Path, form: str):
+    run = traced(built, tmp_path, form)
+    launches = [step for step in run.steps if isinstance(step, TracedLaunch) and not step.call.captured]
+    assert [launch.kernel for launch in launches] == [SCALE_NAME] * STEPS
+    assert {(use.block, use.may_write) for launch in launches for use in launch.uses} == {(0, False), (1, True)}
+    fills = [step.target.total for step in run.steps if isinstance(step, TracedFill)]
+    assert fills == ([BYTES] * STEPS if form == "nodes" else [])
+
+
 def test_a_call_is_recorded_once_by_whichever_door(built: Path, tmp_path: Path):
     """Functions alone, tables beside them, and the tables of a runtime that is linked into the program."""
     by_door = [
@@ -118,6 +132,20 @@ def test_a_call_is_recorded_once_by_whichever_door(built: Path, tmp_path: Path):
     ]
     assert by_door[0]["TracedLaunch"] == STEPS
     assert by_door[0] == by_door[1] == by_door[2]
+
+
+@pytest.mark.parametrize("program", ["hip", "alone"])
+def test_tables_that_come_through_rocprofiler_register_are_watched(built: Path, tmp_path: Path, program: str):
+    """AMD's own library, if it is installed: without a trace it finds no tool; with one it hands the tables over."""
+    roots = filter(None, (os.environ.get("ROCM_PATH"), "/opt/rocm"))
+    library = next((path for root in roots for path in Path(root).glob("lib/librocprofiler-register.so.0")), None)
+    if library is None:
+        pytest.skip("librocprofiler-register.so is not installed")
+    tables = {**TABLES, "STANDIN_REGISTER": str(library)}
+    command = [built / program, "copied", built / "kernels"]
+    assert injected.run(command, {**os.environ, **tables}) == "right\n"
+    run = traced(built, tmp_path, "copied", program=program, **tables)
+    assert (copied(run), counted(run)["TracedLaunch"]) == (EACH_WAY, STEPS)
 
 
 def test_an_older_runtime_whose_table_has_fewer_functions_is_watched_as_far_as_it_has_them(built: Path, tmp_path: Path):

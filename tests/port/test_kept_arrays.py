@@ -155,7 +155,7 @@ def a_smaller_array_after_another(program: Program) -> None:
         (reference_in_the_input, [(COPY_IN, "kept", "written", False), (COPY_BACK, "dropped", "", False)]),
         (
             reference_in_the_input_seen_late,
-            [(COPY_IN, "kept", "rewritten", True), (COPY_BACK, "dropped", "", False)],
+            [(COPY_IN, "kept", "result", True), (COPY_BACK, "dropped", "", False)],
         ),
         (
             cleared_before_the_result_comes_back,
@@ -433,6 +433,71 @@ def filled_for_both(
         for wait in of(calls).waits
         if wait.copy.line != 10
     ]
+
+
+@pytest.mark.parametrize(
+    ("result", "own", "reason"),
+    [(0, False, "result"), (MIB, False, "rewritten"), (None, False, "rewritten"), (0, True, "rewritten")],
+    ids=["as burger of HeCBench", "another part", "no result", "a number that comes back to its place"],
+)
+def test_an_input_that_is_written_while_the_result_is_in_another_array_stays(
+    result: int | None, own: bool, reason: str
+) -> None:
+    """As one with the buffer, both arrays would be one, so that the input would destroy the result. result: the part of
+    the buffer that comes back; own: a number of it, to the input itself.
+    """
+    calls = Calls()
+    block, array = calls.block(2 * MIB), calls.host(MIB)
+    calls.copy(block, array, MIB, line=COPY_IN)
+    calls.launch(block, line=LAUNCH)
+    calls.wait()
+    if result is not None:
+        calls.copy(array if own else calls.host(MIB), block + result, 4 if own else MIB, line=COPY_BACK)
+    calls.host_use(array, MIB, [(array, array + MIB)], 0)
+    assert (COPY_IN, "kept", reason, True) in fates(calls)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "refilled", "fate"),
+    [(3, False, "turns"), (3, True, ""), (1, False, "")],
+    ids=["as cross of HeCBench", "each round has its own input", "one array"],
+)
+def test_a_buffer_that_goes_to_arrays_in_turn_has_old_values_that_these_do_not_have(
+    arrays: int, refilled: bool, fate: str
+) -> None:
+    """Kernels get another array each time, so that a kernel which adds to the last result would miss it."""
+    calls = Calls()
+    block, source, results = calls.block(MIB), calls.host(MIB), [calls.host(MIB) for _ in range(arrays)]
+    for number in range(3):
+        if refilled:
+            calls.copy(block, source, MIB, line=COPY_IN, sample=number)
+        calls.launch(block, line=LAUNCH)
+        calls.wait()
+        calls.copy(results[number % arrays], block, MIB, line=COPY_BACK)
+    (row,) = [row for row in of(calls).copy_calls if row.place.line == COPY_BACK]
+    assert (row.fate, row.reason) == ("dropped", fate)
+    passed = [
+        edit for edit in edits(calls.run, of(calls), Places(names()), STRATEGIES["managed"]) if edit.what == "pass"
+    ]
+    assert bool(passed) == (arrays > 1)
+
+
+@pytest.mark.parametrize(("other", "expected"), [(True, [("kept", "read")]), (False, [("dropped", "")])])
+def test_an_array_that_restores_one_buffer_is_not_one_with_another_that_kernels_write(
+    other: bool, expected: list[tuple[str, str]]
+) -> None:
+    """As sort of HeCBench: an array fills the first buffer, and brings old values back to the second each round."""
+    calls = Calls()
+    first, second, array = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, array if other else calls.host(MIB), MIB, line=COPY_IN, sample=1)
+    calls.launch(first, line=LAUNCH)
+    for _ in range(3):
+        calls.copy(second, array, MIB, line=OTHER, sample=1)
+        calls.launch(second, line=LAUNCH)
+    calls.copy(calls.host(MIB), second, MIB, line=COPY_BACK)
+    rows = of(calls).copy_calls
+    assert [row.fate for row in rows if row.place.line == OTHER] == ["restoring"]
+    assert [(row.fate, row.reason) for row in rows if row.place.line == COPY_IN] == expected
 
 
 def test_a_copy_that_stays_reads_its_array_before_the_cpu_writes_it() -> None:

@@ -11,21 +11,24 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.port.played import FIXTURES
 from tests.profile import injected
 
 from firsttouch.advice.edits import edits
 from firsttouch.advice.port.found import found
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.places import Places, where
 from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import WaitCall
 from firsttouch.profile.inject import OPENMP_VARIABLE, inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
-from firsttouch.profile.symbols.lookup import symbolize
+from firsttouch.profile.recorded import CallFrame
+from firsttouch.profile.symbols.lookup import CodeLocation, symbolize
+from firsttouch.profile.traced import place_of
 from firsttouch.program.strategies import STRATEGIES
-from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun, trace
+from firsttouch.program.trace import TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep, trace
 
 BYTES, STEPS = 4 << 20, 4
 LIBRARIES = "/usr/lib/llvm-19/lib"
@@ -141,12 +144,42 @@ def test_numbers_that_the_cpu_changed_in_between_are_no_round_trip(program: Path
     assert port.copies == 2 * STEPS
 
 
-def test_a_region_is_taken_to_use_all_that_is_mapped_and_that_is_said(program: Path, tmp_path: Path):
-    run = traced(program, tmp_path, "allocation")
-    assert {len(step.uses) for step in run.steps if isinstance(step, TracedLaunch)} == {2}
+@pytest.mark.parametrize(
+    ("form", "uses"),
+    [("allocation", [2] * STEPS), ("regions", [1, 2]), ("reached", [2]), ("held", [2] * STEPS), ("on-device", [1])],
+)
+def test_a_region_uses_what_it_is_called_with_and_what_that_points_to(
+    program: Path, tmp_path: Path, form: str, uses: list[int]
+):
+    run = traced(program, tmp_path, form)
+    launches = [step for step in run.steps if isinstance(step, TracedLaunch)]
+    assert [len(step.uses) for step in launches] == uses
+    lines = SOURCE.read_text().splitlines()
+    for step in launches:
+        function, line = step.kernel.split(":")
+        assert function == form.replace("-", "_")
+        assert lines[int(line) - 1].startswith("#pragma omp target")
     port = found(run, {})
-    assert sum("target region" in sentence for sentence in port.unseen) == 1
-    assert not any("--exact" in sentence for sentence in port.unseen)
+    assert not any("region" in sentence or "--exact" in sentence for sentence in port.unseen)
+
+
+def test_fills_and_copies_on_the_device_are_no_copies_of_the_host(program: Path, tmp_path: Path):
+    run = traced(program, tmp_path, "on-device")
+    assert copied(run) == {"d2d": BYTES, "d2h": BYTES}
+    assert [step.target.total for step in run.steps if isinstance(step, TracedFill)] == [BYTES]
+    assert found(run, {}).findings == []
+
+
+def test_where_the_call_of_a_region_is_not_seen_it_is_taken_to_use_all_and_that_is_said(program: Path, tmp_path: Path):
+    def not_seen(step: TracedStep) -> TracedStep:
+        if not isinstance(step, TracedLaunch) or step.call.arguments is None:
+            return step
+        arguments = msgspec.structs.replace(step.call.arguments, kernel="target_region")
+        return msgspec.structs.replace(step, call=msgspec.structs.replace(step.call, arguments=arguments))
+
+    run = traced(program, tmp_path, "regions")
+    run = msgspec.structs.replace(run, steps=[not_seen(step) for step in run.steps])
+    assert sum("target region" in sentence for sentence in found(run, {}).unseen) == 1
 
 
 def test_the_program_waits_where_a_construct_with_a_region_ends(program: Path, tmp_path: Path):
@@ -164,6 +197,16 @@ def test_calls_are_told_by_the_lines_of_constructs(program: Path, tmp_path: Path
     place = symbolize([(frame.file, frame.offset)])[frame.file, frame.offset]
     assert place.function == "update"
     assert lines[place.number - 1].startswith("#pragma omp target update to")
+
+
+@pytest.mark.parametrize(
+    ("near", "words"), [(True, ("main near app.c:12", "near :12")), (False, ("main app.c:12", ":12"))]
+)
+def test_that_a_call_has_no_line_of_its_own_is_said(near: bool, words: tuple[str, str]):
+    name = CodeLocation("main", "/src/app.c", 12, near=near)
+    frame = CallFrame("/src/app", 0x10)
+    place = place_of((frame,), {("/src/app", 0x10): name})
+    assert (where(place), where(place, place)) == words
 
 
 def test_without_target_regions_nothing_is_recorded(program: Path, tmp_path: Path, make_once):

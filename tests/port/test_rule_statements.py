@@ -215,7 +215,9 @@ def test_of_memory_that_nobody_watched_it_is_not_said_that_no_one_used_it_at_onc
     port = of(made())
     (row,) = (row for row in port.searched if row.kind == "concurrent")
     assert (row.searched, row.limit == "unified") == (searched, not searched)
-    assert ("unseen concurrent access: 1 buffer of memory that both sides use" in shown(port)) == (not searched)
+    assert (
+        "unseen concurrent access: 1 buffer of memory that both sides use, which nobody watched" in shown(port)
+    ) == (not searched)
     page = ported_page(read(profile(tmp_path / "p", made().traced, callers=names())))
     assert page is not None
     (cells,) = (cells for table in page.tables if table.anchor == "hazards" for cells in table.rows[:1])

@@ -5,6 +5,7 @@
 //                             kernel runs
 //   STANDIN_TABLES=entries    the table has so many, and is handed to tools as rocprofiler-register does it; unset: it
 //                             is not, as before ROCm 6
+//   STANDIN_REGISTER=library  they are handed over through AMD's rocprofiler-register, which this is
 //   STANDIN_LOG=file          each copy is appended to it: its direction, the bytes of the device's block and its own
 //   STANDIN_FAIL=1            each call fails, as without a GPU
 #include <dlfcn.h>
@@ -20,6 +21,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "profile/inject/front/hip/calls.hpp"
 
@@ -116,6 +118,21 @@ Error run(const void* kernel, Dim3 grid, Dim3 block, void** arguments) {
     return 0;
 }
 
+// What is asked of the stream that is captured waits in the graph until that is launched. Arguments of kernels must
+// live as long.
+using Work = std::vector<std::function<Error()>>;
+Stream captured = nullptr;
+Work capture;
+Error do_on(Stream stream, std::function<Error()> step) {
+    if (captured == nullptr || stream != captured) return step();
+    capture.push_back(std::move(step));
+    return 0;
+}
+Error add_to(Handle graph, std::function<Error()> step) {
+    static_cast<Work*>(graph)->push_back(std::move(step));
+    return 0;
+}
+
 double now_ms() {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -144,7 +161,53 @@ Error hipHostFree(void* p) { return give_back(p); }
 Error hipHostRegister(void*, Size, unsigned) { return 0; }
 Error hipHostUnregister(void*) { return 0; }
 Error hipMemcpy(void* t, const void* s, Size n, int) { return move(t, s, n); }
-Error hipMemcpyAsync(void* t, const void* s, Size n, int, Stream) { return move(t, s, n); }
+Error hipMemcpyAsync(void* t, const void* s, Size n, int, Stream q) {
+    return do_on(q, [=] { return move(t, s, n); });
+}
+Error hipMemcpyBatchAsync(void** t, void** s, Size* b, Size n, void*, Size*, Size, Size*, Stream) {
+    for (Size i = 0; i < n; ++i) move(t[i], s[i], b[i]);
+    return 0;
+}
+Error hipMemcpyParam2D(const Copy2D* c) {
+    const auto at = [](const Side2D& side) {
+        return static_cast<char*>(side.device != nullptr ? side.device : side.host) + side.y * side.pitch + side.x;
+    };
+    return move(at(c->target), at(c->source), c->width, c->height, c->target.pitch, c->source.pitch);
+}
+Error hipStreamBeginCapture(Stream q, int) { return captured = q, 0; }
+Error hipStreamEndCapture(Stream q, Handle* g) {
+    if (q != captured) return invalid;
+    captured = nullptr;
+    *g = new Work(std::move(capture));
+    capture = {};
+    return 0;
+}
+Error hipStreamIsCapturing(Stream q, int* status) { return *status = captured != nullptr && q == captured ? 1 : 0, 0; }
+Error hipGraphAddMemcpyNode1D(Handle*, Handle g, const Handle*, Size, void* t, const void* s, Size m, int) {
+    return add_to(g, [=] { return move(t, s, m); });
+}
+Error hipGraphAddMemsetNode(Handle*, Handle g, const Handle*, Size, const FillNode* f) {
+    return add_to(g, [f = *f] { return std::memset(f.target, static_cast<int>(f.value), f.width * f.value_bytes), 0; });
+}
+Error hipGraphAddKernelNode(Handle*, Handle g, const Handle*, Size, const KernelNode* k) {
+    return add_to(g, [k = *k] { return run(k.function, k.grid, k.block, k.parameters); });
+}
+Error hipGraphAddChildGraphNode(Handle*, Handle g, const Handle*, Size, Handle child) {
+    return add_to(g, [steps = *static_cast<Work*>(child)] {
+        for (const auto& step : steps) step();
+        return 0;
+    });
+}
+Error hipGraphInstantiate(Handle* e, Handle g, Handle*, char*, Size) {
+    *e = new Work(*static_cast<Work*>(g));
+    return 0;
+}
+Error hipGraphLaunch(Handle e, Stream) {
+    for (const auto& step : *static_cast<Work*>(e)) step();
+    return 0;
+}
+Error hipGraphDestroy(Handle g) { return delete static_cast<Work*>(g), 0; }
+Error hipGraphExecDestroy(Handle e) { return delete static_cast<Work*>(e), 0; }
 Error hipMemcpyWithStream(void* t, const void* s, Size n, int, Stream) { return move(t, s, n); }
 Error hipMemcpy2D(void* t, Size tp, const void* s, Size sp, Size w, Size h, int) { return move(t, s, w, h, tp, sp); }
 Error hipMemcpy2DAsync(void* t, Size tp, const void* s, Size sp, Size w, Size h, int, Stream) {
@@ -185,7 +248,9 @@ Error hipMemGetInfo(Size* f, Size* n) {
     *n = Size(2) << 30;
     return 0;
 }
-Error hipLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream) { return run(f, g, b, a); }
+Error hipLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream q) {
+    return do_on(q, [=] { return run(f, g, b, a); });
+}
 Error hipExtLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size, Stream, Handle, Handle, int) {
     return run(f, g, b, a);
 }
@@ -222,7 +287,7 @@ Error hipGetDeviceProperties(char* of, int) {
         {332, 0},     {336, 8},     {344, 2048},      {656, 1},         {772, 1},    {780, 1}};
     std::memset(of, 0, 792);
     std::strcpy(of, "Stand-in");
-    std::strcpy(of + 396, "gfx90a:sramecc+:xnack-");
+    std::strcpy(of + 396, "gfx942:sramecc+:xnack-");
     for (const auto& [at, value] : sizes) std::memcpy(of + at, &value, sizeof value);
     for (const auto& [at, value] : numbers) std::memcpy(of + at, &value, sizeof value);
     return 0;
@@ -250,10 +315,19 @@ void hand_over(const char* name, Table& table) {
     const char* const count = std::getenv("STANDIN_TABLES");
     if (count == nullptr) return;
     table.bytes = sizeof(Size) + std::min<Size>(std::strtoul(count, nullptr, 10), entries) * sizeof(void*);
+    void* tables[] = {&table};
+    if (const char* const path = std::getenv("STANDIN_REGISTER"); path != nullptr) {
+        using Register = int (*)(const char*, void*, std::uint32_t, void**, std::uint64_t, std::uint64_t*);
+        static void* const library = dlopen(path, RTLD_NOW);
+        if (library == nullptr) std::abort();
+        std::uint64_t id = 0;
+        reinterpret_cast<Register>(dlsym(library, "rocprofiler_register_library_api_table"))(name, nullptr, 60200,
+                                                                                             tables, 1, &id);
+        return;
+    }
     using Take = int (*)(const char*, std::uint64_t, std::uint64_t, void**, std::uint64_t);
     if (dlsym(RTLD_DEFAULT, "rocprofiler_configure") == nullptr) return;
     const auto take = reinterpret_cast<Take>(dlsym(RTLD_DEFAULT, "rocprofiler_set_api_table"));
-    void* tables[] = {&table};
     if (take != nullptr) take(name, 60200, 0, tables, 1);
 }
 
@@ -270,6 +344,19 @@ struct Entry {
 #define OWN(name)                                                                                                      \
     Entry { place_of_##name, reinterpret_cast<void*>(&own::name) }
 const Entry runtime_entries[] = {OWN(hipGetLastError),
+                                 OWN(hipMemcpyBatchAsync),
+                                 OWN(hipMemcpyParam2D),
+                                 OWN(hipStreamBeginCapture),
+                                 OWN(hipStreamEndCapture),
+                                 OWN(hipStreamIsCapturing),
+                                 OWN(hipGraphAddMemcpyNode1D),
+                                 OWN(hipGraphAddMemsetNode),
+                                 OWN(hipGraphAddKernelNode),
+                                 OWN(hipGraphAddChildGraphNode),
+                                 OWN(hipGraphInstantiate),
+                                 OWN(hipGraphLaunch),
+                                 OWN(hipGraphDestroy),
+                                 OWN(hipGraphExecDestroy),
                                  OWN(hipPeekAtLastError),
                                  OWN(hipMalloc),
                                  OWN(hipHostAlloc),
@@ -378,6 +465,7 @@ EXPORTED Error __hipPopCallConfiguration(Dim3* grid, Dim3* block, Size* shared, 
     *shared = configuration.shared, *stream = configuration.stream;
     return 0;
 }
+EXPORTED Error hipGraphCreate(Handle* g, unsigned) { return *g = new Work, 0; }
 EXPORTED Error hipInit(unsigned) { return 0; }
 EXPORTED Error hipGetDeviceCount(int* n) { return *n = 1, 0; }
 EXPORTED Error hipSetDevice(int device) { return device == 0 ? 0 : 101; }

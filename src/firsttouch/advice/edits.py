@@ -127,13 +127,21 @@ def _lines(places: Iterable[CallLocation]) -> list[str]:
 
 def _edits_allocating(blocks: Sequence[PortBlock], memory: ApiMemory) -> Iterator[Edit]:
     """The blocks are allocated as memory of both sides."""
-    if not blocks:
-        return
+    in_turn = [block for block in blocks if any(partner.window and not partner.kept for partner in block.partners)]
+    if whole := [block for block in blocks if block not in in_turn]:
+        replaced = sum(not partner.kept for block in whole for partner in block.partners)
+        text = memory.make.format(buffers=count(len(whole), "buffer"), arrays=count(replaced, "host array"))
+        text += f" (needs {memory.needs})" if memory.needs else ""
+        yield _edit_of_blocks("allocate", text, whole)
+    if in_turn:
+        buffers = count(len(in_turn), "buffer")
+        text = f"in place of {buffers}, give kernels the host arrays that take turns, as memory of both sides"
+        yield _edit_of_blocks("pass", text, in_turn)
+
+
+def _edit_of_blocks(what: str, text: str, blocks: Sequence[PortBlock]) -> Edit:
     size = sum(block.bytes for block in blocks)
-    replaced = sum(not (partner.window or partner.kept) for block in blocks for partner in block.partners)
-    text = memory.make.format(buffers=count(len(blocks), "buffer"), arrays=count(replaced, "host array"))
-    text += f" (needs {memory.needs})" if memory.needs else ""
-    yield Edit("allocate", text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
+    return Edit(what, text, _lines(block.helper or block.place for block in blocks), len(blocks), size)
 
 
 def _edits_passing(run: TracedRun, blocks: Container[int], memory: ApiMemory, places: Places) -> Iterator[Edit]:

@@ -65,8 +65,9 @@ def sentences_of_traced(advice: Advice, traced: TracedAdvice) -> list[Statement]
 def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     program_row, name, adds = traced.as_it_is, traced.command, f"memory adds an estimated {quantity(best.ms, 'ms')}"
     strategy = words_of(traced.apis).named(best.strategy)
+    use = "Use" if advice.verdict.kind != "not known" else "Of the strategies with an estimate, use"
     if program_row is None:
-        return f"Use {strategy} for {name}: {adds}; for the unchanged program there is no estimate."
+        return f"{use} {strategy} for {name}: {adds}; for the unchanged program there is no estimate."
     own_ms = quantity(program_row.ms, "ms")
     if is_good_enough(program_row, best):
         verb = "is no faster" if program_row.ms <= best.ms else "is hardly faster"
@@ -83,8 +84,7 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     saved = ""
     if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
         saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
-    only = "Use" if advice.verdict.kind != "not known" else "Of the strategies with an estimate, use"
-    return f"{only} {strategy}: {adds} instead of the {own_ms} of the unchanged {name}{saved}."
+    return f"{use} {strategy}: {adds} instead of the {own_ms} of the unchanged {name}{saved}."
 
 
 def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:

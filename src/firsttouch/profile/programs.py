@@ -52,7 +52,7 @@ KINDS = (
         "OpenMP",
         ["OpenMP", "CUDA"],
         "target constructs: allocations, copies, regions and waits, by line",
-        "what a region uses of what is mapped; GCC's runtime; times of copies and regions",
+        "which bytes regions access; GCC's runtime; times of copies and regions",
         "LLVM 19 with the processor as the device; no GPU",
     ),
     ProgramKind("OpenACC", ["CUDA"], "what its runtime does by CUDA", "its constructs; all of it on AMD GPUs", _NEVER),

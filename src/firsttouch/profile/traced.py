@@ -51,12 +51,15 @@ CallerTable: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
 
 class CallLocation(msgspec.Struct, frozen=True):
-    """A place in a program. source, line: '' and 0 if unknown. All is '' for a call that is unknown."""
+    """A place in a program. source, line: '' and 0 if unknown. near: the compiler gave the call no line; it is that of
+    the nearest code before it in the function. All is '' for a call that is unknown.
+    """
 
     function: str = ""
     source: str = ""
     line: int = 0
     file: str = ""
+    near: bool = False
 
 
 class Allocated(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +189,7 @@ def place_of(site: CallSite, names: CallerTable) -> CallLocation:
         return CallLocation(file=frame.file)
     if location.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
         return CallLocation(location.function, file=frame.file)
-    return CallLocation(location.function, location.source, location.number, frame.file)
+    return CallLocation(location.function, location.source, location.number, frame.file, location.near)
 
 
 def failed_rows(failed: Iterable[FailedCalls], names: CallerTable) -> list[FailedCallRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -30,17 +30,38 @@ class RangeMap(Generic[V]):
         first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
         if first >= last or start >= end:
             return []
+        if last - first == 1:
+            return [(self._starts[first], self._ends[first], self._values[first])]
         return list(zip(self._starts[first:last], self._ends[first:last], self._values[first:last], strict=True))
 
     def exactly(self, start: int, end: int) -> V | None:
         """The value of a range that is [start, end), if there is one."""
-        at = bisect_left(self._starts, start)
-        is_same = at < len(self._starts) and self._starts[at] == start and self._ends[at] == end
-        return self._values[at] if is_same else None
+        at = self._place(start, end)
+        return self._values[at] if at >= 0 else None
 
     def assign(self, start: int, end: int, value: V) -> None:
         """Gives a value to all bytes of [start, end)."""
-        self._replace(start, end, (start, end, value))
+        if (at := self._place(start, end)) >= 0:
+            self._values[at] = value
+        else:
+            self._replace(start, end, (start, end, value))
+
+    def change(self, start: int, end: int, value_of: Callable[[int, int, V | None], V]) -> None:
+        """Gives all bytes of [start, end) values by what they have: None where they have none. Neighbours that get
+        equal values become one.
+        """
+        rows, at = list[tuple[int, int, V]](), start
+        known: list[tuple[int, int, V | None]] = [*self.overlapping(start, end), (end, end, None)]
+        for first, last, value in known:
+            first, last = max(first, start), min(last, end)
+            for a, b, before in ((at, first, None), (first, last, value)):
+                if a < b:
+                    new = value_of(a, b, before)
+                    if rows and rows[-1][2] == new:
+                        a = rows.pop()[0]
+                    rows.append((a, b, new))
+            at = last
+        self._replace(start, end, *rows)
 
     def remove(self, start: int, end: int) -> None:
         """Leaves the bytes of [start, end) without a value."""
@@ -49,6 +70,11 @@ class RangeMap(Generic[V]):
     def clear(self) -> None:
         for column in (self._starts, self._ends, self._values):
             column.clear()
+
+    def _place(self, start: int, end: int) -> int:
+        """Of a range that is [start, end); -1 if there is none."""
+        at = bisect_left(self._starts, start)
+        return at if at < len(self._starts) and self._starts[at] == start and self._ends[at] == end else -1
 
     def _replace(self, start: int, end: int, *rows: tuple[int, int, V]) -> None:
         if start >= end:

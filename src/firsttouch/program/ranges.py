@@ -9,11 +9,12 @@ from collections.abc import Iterator
 class Ranges:
     """A sorted set of disjoint half-open ranges; adjacent ranges are merged."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ends", "_starts", "_total")
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
+        self._total = 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(zip(self._starts, self._ends, strict=True))
@@ -24,15 +25,18 @@ class Ranges:
     def clear(self) -> None:
         self._starts.clear()
         self._ends.clear()
+        self._total = 0
 
     def add(self, start: int, end: int) -> None:
         if start >= end:
             return
-        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        first = bisect_left(self._ends, start)
+        if first < len(self._ends) and self._starts[first] <= start and end <= self._ends[first]:
+            return
+        last = bisect_right(self._starts, end)
         if first < last:
             start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last] = [start]
-        self._ends[first:last] = [end]
+        self._replace(first, last, [start], [end])
 
     def remove(self, start: int, end: int) -> None:
         first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
@@ -40,8 +44,12 @@ class Ranges:
             return
         starts = [s for s in (self._starts[first],) if s < start]
         ends = [e for e in (self._ends[last - 1],) if e > end]
-        self._starts[first:last] = [*starts, *(end for _ in ends)]
-        self._ends[first:last] = [*(start for _ in starts), *ends]
+        self._replace(first, last, [*starts, *(end for _ in ends)], [*(start for _ in starts), *ends])
+
+    def _replace(self, first: int, last: int, starts: list[int], ends: list[int]) -> None:
+        self._total += sum(ends) - sum(starts) - sum(self._ends[first:last]) + sum(self._starts[first:last])
+        self._starts[first:last] = starts
+        self._ends[first:last] = ends
 
     def overlaps(self, start: int, end: int) -> bool:
         first = bisect_right(self._ends, start)
@@ -88,4 +96,4 @@ class Ranges:
         return sum(last - first for first, last in self.common(start, end))
 
     def total(self) -> int:
-        return sum(self._ends) - sum(self._starts)
+        return self._total

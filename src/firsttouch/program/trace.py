@@ -56,6 +56,8 @@ _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 _MOST_RANGES = 4096
 """The most sides of copies that are kept to be used again, so that copies which never recur take little memory."""
+_ASSUMED_REGION = "target_region"
+"""The name of the kernel of a target region whose arguments are not known."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
 _WAYS: dict[tuple[bool, bool], CopyWay] = {
@@ -79,13 +81,18 @@ class Life(msgspec.Struct, gc=False):
     last: int = 0
 
 
+MAPPED_GRANULE = 2 << 20
+"""Bytes of which memory that is mapped is a multiple. Source: cuMemGetAllocationGranularity of CUDA's GPUs."""
+
+
 class TracedBlock(msgspec.Struct):
     """Memory of CUDA: the allocations of one call, size and kind of which no two were alive at once.
 
     number: its place among the blocks; site: of its first allocation; name: of a static variable. in_pool: "part" if it
     is assumed to be a part of an allocation that an allocator of the program divides, "whole" if it is all of one.
     is_of_vendor: whether a library of the vendor allocates it, or its templates for one of their calls, which the
-    program cannot change. sharing, access, host: as of `BlockCall`.
+    program cannot change. is_mapped: into a range that the program reserved, in whole granules (`MAPPED_GRANULE`).
+    sharing, access, host: as of `BlockCall`.
     """
 
     number: int
@@ -97,6 +104,7 @@ class TracedBlock(msgspec.Struct):
     lives: list[Life] = []
     in_pool: Literal["", "part", "whole"] = ""
     is_of_vendor: bool = False
+    is_mapped: bool = False
     sharing: frozenset[Sharing] = frozenset()
     access: KernelAccess = ""
     host: int = 0
@@ -284,8 +292,8 @@ class TracedRun(msgspec.Struct, dict=True):
 
     @property
     def guesses_arguments(self) -> bool:
-        """Whether launches name all that is mapped to a device: OpenMP does not tell what a target region uses."""
-        return "OpenMP" in self.apis
+        """Whether a target region of OpenMP, whose call was not seen, is taken to use all that is mapped."""
+        return self.once(_guesses_arguments)
 
     def once(self, make: Callable[[TracedRun], T]) -> T:
         """What a function makes of the run, which is made once. After that, the run must not change."""
@@ -297,6 +305,10 @@ class TracedRun(msgspec.Struct, dict=True):
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
         return self.durations.get(step.call.correlation) if step.call.correlation else None
+
+
+def _guesses_arguments(run: TracedRun) -> bool:
+    return any(step.kernel == _ASSUMED_REGION for step in run.steps if type(step) is TracedLaunch)
 
 
 def trace(
@@ -490,8 +502,8 @@ class _Tracer:
         else:
             block = TracedBlock(
                 len(self.traced.blocks), nbytes, call.kind, call.device, call.site, call.name,
-                is_of_vendor=is_temporary or is_of_vendor(call.site), sharing=call.sharing, access=call.access,
-                host=call.host,
+                is_of_vendor=is_temporary or is_of_vendor(call.site), is_mapped=bool(call.reserved),
+                sharing=call.sharing, access=call.access, host=call.host,
             )  # fmt: skip
             if extent is not None and extent.is_pool:
                 block.in_pool = "part" if extent.parts else "whole"

@@ -284,7 +284,7 @@ def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: C
     elif not use.launches and not run.unknown:
         copied = use.into.copies or use.out.copies
         sentences.append("passed to no kernel" if copied else "passed to no kernel and not copied")
-    elif use.may_write and not use.out.copies and use.into.copies and not run.guesses_arguments:
+    elif use.may_write and not use.out.copies and use.into.copies and "OpenMP" not in run.apis:  # no const tells there
         sentences.append("possibly written by a kernel, never copied back")
     if use.idle and not block.in_pool:
         sentences.append("no longer used when memory use peaks")

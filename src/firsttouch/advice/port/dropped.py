@@ -135,11 +135,6 @@ def are_perhaps_needed(calls: Iterable[CopyCalls]) -> bool:
     return any(row.unless for row in calls)
 
 
-def may_need_others(calls: Iterable[CopyCalls]) -> bool:
-    """Whether a unified version needs some copies that are dropped, if the CPU does what was not seen."""
-    return any(row.fate == "dropped" and row.unless for row in calls)
-
-
 def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[CopyCalls]:
     """The calls of copies by what becomes of them."""
     by_fate: tuple[tuple[CopyFate, Sequence[int]], ...] = (
@@ -151,10 +146,12 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
     made = []
     for fate, numbers in by_fate:
         by_place: defaultdict[CallLocation, list[int]] = defaultdict(list)
+        of_sites: dict[int, list[int]] = {}
         for number in numbers:
-            step = run.steps[number]
-            assert isinstance(step, TracedCopy)
-            by_place[places.in_program(step.call.site)].append(number)
+            site = site_of(run, number)
+            if (alike := of_sites.get(id(site))) is None:
+                alike = of_sites[id(site)] = by_place[places.in_program(site)]
+            alike.append(number)
         for place, alike in by_place.items():
             sides = [run.steps[number].device for number in alike]  # type: ignore[union-attr]
             blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)

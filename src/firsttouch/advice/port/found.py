@@ -13,7 +13,6 @@ from firsttouch.advice.port.dropped import (
     copy_calls,
     filled_first,
     kept_ranges,
-    may_need_others,
     needed_copies,
 )
 from firsttouch.advice.port.places import Places
@@ -95,7 +94,6 @@ def found(
             noted=noted_titles(findings, hazard_kinds),
             needed=needed_copies(calls),
             perhaps=are_perhaps_needed(calls),
-            unsure=may_need_others(calls),
             partial=run.is_partial,
             status=status,
         ),

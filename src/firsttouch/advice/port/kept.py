@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, get_args
 
 from firsttouch.advice.port.port_findings import KeptBecause
-from firsttouch.profile.calls import HostUse
+from firsttouch.profile.calls import HostPlace, HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.program.partners import JoinedBytes, Partners, joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -37,7 +37,9 @@ Key: TypeAlias = tuple[int, int]
 """A block and its life."""
 CopyCall: TypeAlias = tuple[int, CopyWay, int]
 """A call that copies, by the number of its site, the direction and the block."""
-DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset"))
+_MOST_KNOWN = 4096
+"""The most copies that are kept to be recognized, so that those which never recur take little memory."""
+DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset", "turns"))
 """What is not seen of host arrays that do not stay."""
 _STRENGTH: Mapping[KeptBecause, int] = {reason: -number for number, reason in enumerate(get_args(KeptBecause))}
 
@@ -112,6 +114,16 @@ class _Side(NamedTuple):
     over: tuple[bool, bool] | None = None
 
 
+class _KnownCopy(NamedTuple):
+    """What is the same of copies that are alike. host: the host's sides of its parts. stays: both sides stay."""
+
+    key: Key
+    call: CopyCall
+    parts: Sequence[JoinedBytes]
+    host: Sequence[tuple[int, int]]
+    stays: bool
+
+
 def named_starts(run: TracedRun) -> dict[tuple[int, str], list[int]]:
     """Where the parts of each block begin that launches of each kernel name. Take it with `run.once`."""
     starts, seen = defaultdict[tuple[int, str], set[int]](set), set[tuple[int, str]]()
@@ -133,6 +145,9 @@ class _Look:
         self._is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
         self._history = HostHistory()
         self._life: dict[int, int] = {}
+        self._windows = {
+            (block, life) for block, lives in enumerate(partners) for life, joint in enumerate(lives) if joint.window
+        }
         self._alive: set[Key] = set()
         self._sides: defaultdict[Key, RangeMap[_Side]] = defaultdict(RangeMap)
         self._hosts: defaultdict[Key, RangeMap[int]] = defaultdict(RangeMap)
@@ -150,12 +165,16 @@ class _Look:
         self._used: dict[Key, int] = {}
         self._any = -1
         """The last launch of which it is not known what it uses."""
-        self._changed: set[int] = set()
-        """Blocks of which the host's side was written since it was copied."""
+        self._changed: defaultdict[int, Ranges] = defaultdict(Ranges)
+        """Of each block, the bytes of its host's side that were written since the device used it, or more."""
         self._fills: defaultdict[int, list[tuple[int, Ranges, list[int]]]] = defaultdict(list)
         """Of each block, the fills since it was used: their steps, what copies have not overwritten, and these copies.
         """
+        self._came_back: defaultdict[Key, set[CopyCall]] = defaultdict(set)
+        """Copies to host arrays that take turns, since the block got other bytes."""
         self._ranges: defaultdict[Key, dict[CopyCall, Ranges]] = defaultdict(dict)
+        self._known: dict[tuple[int, int, int, HostPlace], _KnownCopy] = {}
+        """Copies by what makes them alike."""
         self.found: dict[CopyCall, KeptBecause] = {}
         self.doubts: dict[CopyCall, KeptBecause] = {}
         self.fills: list[FilledBefore] = []
@@ -221,7 +240,7 @@ class _Look:
         key = self._key(block)
         self._alive.discard(key)
         self._end_fills(block)
-        self._changed.discard(block)
+        self._changed.pop(block, None)
         for start, end, side in [*self._sides[key]]:
             self._leave(key, start, end, side)
 
@@ -234,6 +253,8 @@ class _Look:
             block = use.block
             key = block, self._life.get(block, 0)
             self._used[key] = number
+            for call in self._came_back.pop(key, ()) if self._came_back else ():
+                self._doubt(call, "turns")
             if block in self._changed or block in self._fills:
                 self._use(number, block)
             if use.may_write:
@@ -254,9 +275,8 @@ class _Look:
         self._used[key] = number
         if block in self._fills:
             self._end_fills(block)
-        if block in self._changed:
-            self._changed.discard(block)
-            for start, end, side in [*self._sides[key]]:
+        for changed in self._changed.pop(block, ()):
+            for start, end, side in self._sides[key].overlapping(*changed):
                 if side.over is None and side.written is not None:
                     self._lose(side)
                     self._sides[key].assign(start, end, side._replace(written=None, is_late=False))
@@ -304,7 +324,24 @@ class _Look:
                 self._history.copied(copy, number)
 
     def _copy_between(self, number: int, copy: TracedCopy) -> None:
-        block, call, parts = copy.device.block, self._sites.of(copy), [*joined(copy)]
+        # Sides of copies that are the same object are so in the same lives of their blocks.
+        alike = id(copy.source), id(copy.target), id(copy.call.site), copy.call.host
+        if (known := self._known.get(alike)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[alike] = self._new_copy(copy)
+        key, call, parts, host, stays = known
+        if stays or (not self._is_window(key) and self._is_owned_by_another(key, host)):
+            self._copy_apart(number, copy, host, is_restoring=call in self._apart)
+        elif copy.way == "d2h":
+            if self._is_window(key):
+                self._came_back[key].add(call)
+            self._copy_back(number, key, call, host)
+        else:
+            self._copy_in(number, key, call, parts)
+
+    def _new_copy(self, copy: TracedCopy) -> _KnownCopy:
+        block, call, parts = copy.device.block, self._sites.of(copy), joined(copy)
         host = [(part.host, part.host + part.end - part.start) for part in parts]
         key = self._key(block)
         is_pair = may_pair(self._run.blocks[block], copy)
@@ -312,26 +349,25 @@ class _Look:
             ranges = self._ranges[key].setdefault(call, Ranges())
             for start, end in host:
                 ranges.add(start, end)
-        stays = not is_pair or call in self._apart or self._kept.keeps(call)
-        if stays or (not self._is_window(key) and self._is_owned_by_another(key, host)):
-            self._copy_apart(number, copy, host, is_restoring=call in self._apart)
-        elif copy.way == "d2h":
-            self._copy_back(number, key, call, host)
-        else:
-            self._copy_in(number, key, call, parts)
+        return _KnownCopy(key, call, parts, host, not is_pair or call in self._apart or self._kept.keeps(call))
 
     def _copy_apart(
         self, number: int, copy: TracedCopy, host: Sequence[tuple[int, int]], *, is_restoring: bool
     ) -> None:
-        """The copy stays. Its host side may be one with another block, unless it is_restoring."""
+        """The copy stays. Its host side may be one with another block; not with its own, if it is_restoring."""
         block = copy.device.block
         if copy.way == "d2h":
             self._use(number, block)
             self._overwrite(host)
             return
-        for start, end in host if not is_restoring else ():
+        for start, end in host:
             for key, _, _, side in self._joined_with(start, end):
-                if side.over is None and side.written is None and self._is_stale(key, side):
+                if (
+                    not (is_restoring and key[0] == block)
+                    and side.over is None
+                    and side.written is None
+                    and self._is_stale(key, side)
+                ):
                     self._keep(side.call, "read")
         self._end_fills(block)
         self._write_all(self._key(block), number)
@@ -348,6 +384,7 @@ class _Look:
 
     def _copy_in(self, number: int, key: Key, call: CopyCall, parts: Sequence[JoinedBytes]) -> None:
         sides, hosts, is_window = self._sides[key], self._hosts[key], self._is_window(key)
+        self._came_back.pop(key, None)
         for start, end, address in parts:
             last = address + end - start
             for _, left, copies in self._fills.get(key[0], ()):
@@ -375,20 +412,22 @@ class _Look:
 
     def _join(self, start: int, end: int, key: Key, side: _Side) -> None:
         sides = self._sides[key]
-        for first, last, before in sides.overlapping(start, end):
-            self._end(key, max(first, start), min(last, end), before._replace(is_late=False))
+        if self._is_watched:
+            for first, last, before in sides.overlapping(start, end):
+                self._end(key, max(first, start), min(last, end), before._replace(is_late=False))
         sides.assign(start, end, side)
         if not self._is_window(key):
             self._owners.assign(start, end, (key, side.call))
-        missing = Ranges()
-        missing.add(start, end)
-        for first, last, keys in self._keys.overlapping(start, end):
-            missing.remove(first, last)
-            if key not in keys:
-                others = frozenset(other for other in keys if self._matters(other, first, last))
-                self._keys.assign(max(first, start), min(last, end), others | {key})
-        for first, last in [*missing]:
-            self._keys.assign(first, last, frozenset({key}))
+        if key in (self._keys.exactly(start, end) or ()):
+            return
+        only = frozenset({key})
+
+        def with_key(first: int, last: int, keys: frozenset[Key] | None) -> frozenset[Key]:
+            if not keys or key in keys:
+                return keys or only
+            return only.union(other for other in keys if self._matters(other, first, last))
+
+        self._keys.change(start, end, with_key)
 
     def _matters(self, key: Key, start: int, end: int) -> bool:
         """Whether something may still be found of bytes that a block is joined with."""
@@ -397,7 +436,7 @@ class _Look:
         )
 
     def _is_window(self, key: Key) -> bool:
-        return bool(self._partners[key[0]][key[1]].window)
+        return key in self._windows
 
     def _is_owned_by_another(self, key: Key, host: Iterable[tuple[int, int]]) -> bool:
         return any(
@@ -406,20 +445,20 @@ class _Look:
             for _, _, (owner, call) in self._owners.overlapping(start, end)
         )
 
-    def _joined_with(self, start: int, end: int) -> Iterator[tuple[Key, int, int, _Side]]:
+    def _joined_with(self, start: int, end: int, but: Key | None = None) -> Iterator[tuple[Key, int, int, _Side]]:
         """What blocks are joined with the host's bytes, and since when."""
         for first, last, keys in self._keys.overlapping(start, end):
-            for key in keys:
+            for key in keys if but is None else keys - {but}:
                 for a, b, side in self._sides[key].overlapping(max(first, start), min(last, end)):
                     yield key, max(a, first, start), min(b, last, end), side
 
     def _overwrite(self, host: Iterable[tuple[int, int]], by: Key | None = None) -> None:
         """A copy writes the host's bytes, with which other blocks than `by` may be one."""
         for start, end in host:
-            for key, first, last, side in [*self._joined_with(start, end)]:
-                if key != by and side.over is None:
+            for key, first, last, side in [*self._joined_with(start, end, by)]:
+                if side.over is None:
                     self._sides[key].assign(first, last, side._replace(written="overwritten", is_late=False))
-                    self._changed.add(key[0])
+                    self._changed[key[0]].add(first, last)
 
     # ------------------------------------------------------------------------------------------------ the CPU
 
@@ -435,7 +474,7 @@ class _Look:
                 if read > use.bytes - sizes[key] + 2 * PAGE_BYTES:
                     self._keep(side.call, "read")
                 elif pages and is_sure:
-                    self._keep(side.call, "rewritten")
+                    self._keep(side.call, "result" if self._is_result_elsewhere(key, side) else "rewritten")
                 elif read or pages:
                     self._doubt(side.call, "unseen")
             if not (pages and is_sure):
@@ -447,7 +486,21 @@ class _Look:
                 continue
             for first, last in pages:
                 self._sides[key].assign(first, last, side._replace(written="written", is_late=is_late))
-            self._changed.add(key[0])
+                self._changed[key[0]].add(first, last)
+
+    def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:
+        """Whether the device's side of bytes that were copied to it came back to another host array since."""
+        later = {other.copy for _, _, other in self._sides[key] if other.way == "d2h" and other.copy > side.copy}
+        return any(
+            max(start, first) < min(end, last) and host - start != address - first
+            for number in later
+            for start, end, host in self._parts(number)
+            for first, last, address in self._parts(side.copy)
+        )
+
+    def _parts(self, number: int) -> list[JoinedBytes]:
+        copy = self._run.steps[number]
+        return [*joined(copy)] if type(copy) is TracedCopy else []
 
     def _end(self, key: Key, start: int, end: int, side: _Side) -> None:
         """Bytes are copied again, or the program ends."""

@@ -122,9 +122,11 @@ def summed(pairs: Iterable[tuple[CallLocation, int]]) -> dict[CallLocation, int]
 
 
 def line_of(place: CallLocation) -> str:
-    """'file:line' of a place, without folders; the offset in the file of the program if its line is unknown."""
+    """'file:line' of a place, without folders, after 'near' if the call itself has no line; the offset in the file of
+    the program if its line is unknown.
+    """
     if place.source and place.line:
-        return f"{place.source.rpartition('/')[2]}:{place.line}"
+        return f"{'near ' if place.near else ''}{place.source.rpartition('/')[2]}:{place.line}"
     return place.file.rpartition("/")[2] or place.function or UNKNOWN_LINE
 
 
@@ -148,8 +150,8 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
         return f"{short(name, _LONGEST_FUNCTION)} of {library_name(place.file)}"
     source = place.source.rpartition("/")[2]
     if after is not None and place.source and place.source == after.source and place.function == after.function:
-        return f":{place.line}"
-    line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
+        return f"{'near ' if place.near else ''}:{place.line}"
+    line = line_of(place) if source else place.file.rpartition("/")[2]
     return f"{short(function_name(place.function), _LONGEST_FUNCTION)} {line}".strip() or "an unknown call"
 
 

@@ -22,9 +22,20 @@ OtherCopied: TypeAlias = Literal["managed", "sharing", "array", "static", "stack
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
 CopyFate: TypeAlias = Literal["dropped", "restoring", "shared", "kept"]
 KeptBecause: TypeAlias = Literal[
-    "written", "overwritten", "changed", "read", "restores", "prepared", "rewritten", "late", "unseen", "reset"
+    "written",
+    "overwritten",
+    "changed",
+    "read",
+    "restores",
+    "prepared",
+    "result",
+    "rewritten",
+    "late",
+    "unseen",
+    "reset",
+    "turns",
 ]
-"""Why a host array stays beside its buffer, from the surest on; the last three: what is not seen where it does not."""
+"""Why a host array stays beside its buffer, from the surest on; the last four: what is not seen where it does not."""
 TooEarly: TypeAlias = Literal["reads", "writes"]
 WaitCertainty: TypeAlias = Literal["likely", "possible"]
 CERTAINTIES: dict[str, DataCertainty] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.advice.port.dropped import are_perhaps_needed, may_need_others, needed_copies
+from firsttouch.advice.port.dropped import are_perhaps_needed, needed_copies
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
@@ -77,7 +77,6 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
         noted=noted_titles((row for findings in of_each for row in findings.findings), hazards),
         needed=sum(needed_copies(findings.copy_calls) for findings in of_each),
         perhaps=any(are_perhaps_needed(findings.copy_calls) for findings in of_each),
-        unsure=any(may_need_others(findings.copy_calls) for findings in of_each),
         partial=any(findings.partial for findings in of_each) or len(searched) < len(answers),
         status=shown.status,
     )

@@ -67,8 +67,10 @@ class _Pending:
 
     def of(self, block: int) -> tuple[int, ...]:
         """What may use a block, in order."""
-        steps = {number for key in (block, _ANY) if key in self._of for number in self._of[key].values()}
-        return tuple(sorted(steps))
+        steps = [*self._of[block].values()] if block in self._of else []
+        if _ANY in self._of:
+            steps = [*{*steps, *self._of[_ANY].values()}]
+        return tuple(sorted(steps)) if len(steps) > 1 else tuple(steps)
 
     def end(self, block: int) -> None:
         self._of.pop(block, None)
@@ -316,10 +318,15 @@ def needed_waits(
 ) -> list[NeededWait]:
     """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
     rows: dict[object, list[_Lost]] = {}
+    of_sites: dict[object, list[_Lost]] = {}
+    """The rows by the identities of sites, since it takes long to compare places."""
     for lost in _Order(run, partners, fates, unified=True).go():
-        sites = (site_of(run, number) for number in (lost.copy, lost.work[-1]))
-        key = lost.before, *(places.in_program(site) for site in sites)
-        rows.setdefault(key, []).append(lost)
+        copy, work = site_of(run, lost.copy), site_of(run, lost.work[-1])
+        sites = lost.before, id(copy), id(work)
+        if (alike := of_sites.get(sites)) is None:
+            key = lost.before, places.in_program(copy), places.in_program(work)
+            alike = of_sites[sites] = rows.setdefault(key, [])
+        alike.append(lost)
     shared = set(fates.shared)
     waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
     return sorted(waits, key=lambda wait: wait.certainty != "likely")

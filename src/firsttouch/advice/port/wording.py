@@ -49,19 +49,24 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
         "the host array is written after the copy back, and the buffer is used again",
-        "kernels overwrite the whole buffer without reading it",
+        "kernels overwrite the whole buffer without reading it, or the array was freed before",
     ),
-    "read": KeptWords("the host array is read again after kernels that may write the buffer", _NO_STALE_READ),
+    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
     ),
+    "result": KeptWords(
+        "the CPU writes the host array after the copy, and another array got the buffer's result",
+        "it writes only after the kernels, and uses neither the old values nor that result after that",
+    ),
     "rewritten": KeptWords(
         "the CPU writes the host array after the copy",
-        "it does so only after the kernels, without reading the old values",
+        "it does so only after the kernels, without reading the old values, or the array was freed before",
     ),
     "late": KeptWords("", "the CPU writes the host array before these kernels have ended, which was not seen"),
     "unseen": KeptWords("", "the CPU reads the host array again, which was not seen"),
+    "turns": KeptWords("", "kernels use what the buffer had before, which the array that takes its turn does not have"),
     "reset": KeptWords("", "a kernel writes the buffer, whose old values this copy brings back"),
 }
 _ALLOCATORS = {
@@ -90,18 +95,16 @@ def headline(
     noted: Sequence[str] = (),
     needed: int = 0,
     perhaps: bool = False,
-    unsure: bool = False,
     partial: bool = False,
     status: int | None = None,
 ) -> str:
     """The answer in one sentence. name: of the program. copies, copied: between both sides; needed: how many of them a
-    unified version needs too; perhaps: some of these perhaps not; unsure: perhaps others, if the CPU does what was not
-    seen. hazards: the kinds of findings that have to be fixed;
+    unified version needs too; perhaps: some of these perhaps not. hazards: the kinds of findings that have to be fixed;
     noted: the titles of others that are seen or likely. others: copies that are not among `copies`. waits: that it
     needs; only likely ones count. partial: whether the trace lacks records, so that all of it is of the rest. status:
     the program's exit status, None if unknown.
     """
-    needed_waits = sum(wait.certainty == "likely" for wait in waits)
+    needed_waits = len({_where_to_wait(wait) for wait in waits if wait.certainty == "likely"})
     but_waits = f"but {counted(needed_waits, 'explicit wait')} for the device" if needed_waits else ""
     first = "" if needed_waits else "nothing has to be fixed first" if noted else "no hazard was found"
     if partial:
@@ -124,9 +127,14 @@ def headline(
     if needed:
         most = "up to " if perhaps else ""
         without = f"needs {most}{needed:,} of the" if copies > 1 else "may need its" if perhaps else "needs its"
-    seen = ", as far as was seen," if unsure else ""
-    sentence = f"A unified version of {name} saves {less} and{seen} {without} {copied_words}"
+    sentence = f"A unified version of {name} saves {less} and {without} {copied_words}"
     return "; ".join(filter(None, [", ".join(filter(None, [sentence, but_waits])), *last])) + "."
+
+
+def _where_to_wait(wait: NeededWait) -> tuple[str, str, int, str]:
+    """The line of the wait, which functions made of the same template have in common."""
+    place = wait.copy if wait.before == "reads" or wait.stays else wait.work
+    return wait.before, place.source or place.file, place.line, "" if place.line else place.function
 
 
 def noted_titles(findings: Iterable[PortFinding], hazards: Container[str]) -> list[str]:
@@ -274,7 +282,7 @@ def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
             f"{'' if unseen.pooled else more}"
         )
     if unseen.is_guessed:
-        yield "which of the mapped arrays a target region uses: OpenMP does not tell, so that each is taken to use all"
+        yield "which of the mapped arrays some target regions use: unseen, so that they are taken to use all"
     elif unseen.named and unseen.unrecorded > 0:
         yield (
             f"which bytes of {counted(unseen.named, 'buffer')} the kernels of "

@@ -52,6 +52,39 @@ struct DriverLaunchShape {  // of hipDrvLaunchKernelEx
 struct Location {
     int type, id;
 };
+struct Side2D {
+    Size x, y;
+    int type;
+    void* host;
+    void* device;
+    Array array;
+    Size pitch;
+};
+struct Copy2D {  // hip_Memcpy2D
+    Side2D source, target;
+    Size width, height;
+};
+struct KernelNode {
+    Dim3 block;
+    void** extra;
+    const void* function;
+    Dim3 grid;
+    void** parameters;
+    unsigned shared;
+};
+struct FillNode {
+    void* target;
+    unsigned value_bytes;
+    Size height, pitch;
+    unsigned value;
+    Size width;
+};
+struct AllocationNode {
+    char pool[88];
+    const void* accesses;
+    Size access_count, bytes;
+    void* address;
+};
 
 inline constexpr int location_device = 1;
 enum Kind : int { host_to_host = 0, host_to_device = 1, device_to_host = 2, device_to_device = 3 };
@@ -64,6 +97,10 @@ inline constexpr Error no_device = 100;  // hipErrorNoDevice
     CALL(4, hipArrayDestroy, (Array a), (a))                                                                           \
     CALL(31, hipCtxSynchronize, (), ())                                                                                \
     CALL(66, hipDeviceSynchronize, (), ())                                                                             \
+    CALL(71, hipDrvGraphAddMemcpyNode,                                                                                 \
+         (Handle * n, Handle g, const Handle* d, Size c, const void* copy, void* context),                             \
+         (n, g, d, c, copy, context))                                                                                  \
+    CALL(72, hipDrvMemcpy2DUnaligned, (const Copy2D* c), (c))                                                          \
     CALL(80, hipEventQuery, (Handle e), (e))                                                                           \
     CALL(82, hipEventSynchronize, (Handle e), (e))                                                                     \
     CALL(84, hipExtLaunchKernel,                                                                                       \
@@ -75,6 +112,32 @@ inline constexpr Error no_device = 100;  // hipErrorNoDevice
     CALL(92, hipFreeAsync, (void* p, Stream q), (p, q))                                                                \
     CALL(93, hipFreeHost, (void* p), (p))                                                                              \
     CALL(111, hipGetSymbolAddress, (void** p, const void* y), (p, y))                                                  \
+    CALL(118, hipGraphAddChildGraphNode, (Handle * n, Handle g, const Handle* d, Size c, Handle child),                \
+         (n, g, d, c, child))                                                                                          \
+    CALL(124, hipGraphAddKernelNode, (Handle * n, Handle g, const Handle* d, Size c, const KernelNode* k),             \
+         (n, g, d, c, k))                                                                                              \
+    CALL(125, hipGraphAddMemAllocNode, (Handle * n, Handle g, const Handle* d, Size c, AllocationNode* a),             \
+         (n, g, d, c, a))                                                                                              \
+    CALL(126, hipGraphAddMemFreeNode, (Handle * n, Handle g, const Handle* d, Size c, void* p), (n, g, d, c, p))       \
+    CALL(127, hipGraphAddMemcpyNode, (Handle * n, Handle g, const Handle* d, Size c, const Copy3D* copy),              \
+         (n, g, d, c, copy))                                                                                           \
+    CALL(128, hipGraphAddMemcpyNode1D,                                                                                 \
+         (Handle * n, Handle g, const Handle* d, Size c, void* t, const void* s, Size m, int k),                       \
+         (n, g, d, c, t, s, m, k))                                                                                     \
+    CALL(129, hipGraphAddMemcpyNodeFromSymbol,                                                                         \
+         (Handle * n, Handle g, const Handle* d, Size c, void* t, const void* y, Size m, Size o, int k),               \
+         (n, g, d, c, t, y, m, o, k))                                                                                  \
+    CALL(130, hipGraphAddMemcpyNodeToSymbol,                                                                           \
+         (Handle * n, Handle g, const Handle* d, Size c, const void* y, const void* s, Size m, Size o, int k),         \
+         (n, g, d, c, y, s, m, o, k))                                                                                  \
+    CALL(131, hipGraphAddMemsetNode, (Handle * n, Handle g, const Handle* d, Size c, const FillNode* f),               \
+         (n, g, d, c, f))                                                                                              \
+    CALL(133, hipGraphClone, (Handle * g, Handle of), (g, of))                                                         \
+    CALL(136, hipGraphDestroy, (Handle g), (g))                                                                        \
+    CALL(143, hipGraphExecDestroy, (Handle e), (e))                                                                    \
+    CALL(153, hipGraphExecUpdate, (Handle e, Handle g, Handle * n, int* result), (e, g, n, result))                    \
+    CALL(159, hipGraphInstantiate, (Handle * e, Handle g, Handle * n, char* log, Size m), (e, g, n, log, m))           \
+    CALL(160, hipGraphInstantiateWithFlags, (Handle * e, Handle g, unsigned long long f), (e, g, f))                   \
     CALL(166, hipGraphLaunch, (Handle g, Stream q), (g, q))                                                            \
     CALL(193, hipHostAlloc, (void** p, Size n, unsigned f), (p, n, f))                                                 \
     CALL(194, hipHostFree, (void* p), (p))                                                                             \
@@ -129,6 +192,8 @@ inline constexpr Error no_device = 100;  // hipErrorNoDevice
     CALL(277, hipMemcpyHtoA, (Array t, Size x, const void* s, Size n), (t, x, s, n))                                   \
     CALL(278, hipMemcpyHtoD, (void* t, void* s, Size n), (t, s, n))                                                    \
     CALL(279, hipMemcpyHtoDAsync, (void* t, void* s, Size n, Stream q), (t, s, n, q))                                  \
+    CALL(280, hipMemcpyParam2D, (const Copy2D* c), (c))                                                                \
+    CALL(281, hipMemcpyParam2DAsync, (const Copy2D* c, Stream q), (c, q))                                              \
     CALL(282, hipMemcpyPeer, (void* t, int td, const void* s, int sd, Size n), (t, td, s, sd, n))                      \
     CALL(283, hipMemcpyPeerAsync, (void* t, int td, const void* s, int sd, Size n, Stream q), (t, td, s, sd, n, q))    \
     CALL(284, hipMemcpyToArray, (Array t, Size x, Size y, const void* s, Size n, int k), (t, x, y, s, n, k))           \
@@ -203,11 +268,30 @@ inline constexpr Error no_device = 100;  // hipErrorNoDevice
     CALL(420, hipGraphLaunch_spt, (Handle g, Stream q), (g, q))                                                        \
     CALL(421, hipStreamBeginCapture_spt, (Stream q, int mode), (q, mode))                                              \
     CALL(422, hipStreamEndCapture_spt, (Stream q, Handle * g), (q, g))                                                 \
+    CALL(428, hipDrvGraphAddMemsetNode,                                                                                \
+         (Handle * n, Handle g, const Handle* d, Size c, const void* fill, void* context),                             \
+         (n, g, d, c, fill, context))                                                                                  \
+    CALL(437, hipGraphAddNode, (Handle * n, Handle g, const Handle* d, Size c, void* p), (n, g, d, c, p))              \
+    CALL(438, hipGraphInstantiateWithParams, (Handle * e, Handle g, void* p), (e, g, p))                               \
     CALL(443, hipStreamBeginCaptureToGraph, (Stream q, Handle g, const Handle* d, const void* data, Size n, int mode), \
          (q, g, d, data, n, mode))                                                                                     \
+    CALL(446, hipMemcpyAtoD, (void* t, Array s, Size x, Size n), (t, s, x, n))                                         \
+    CALL(447, hipMemcpyDtoA, (Array t, Size x, void* s, Size n), (t, x, s, n))                                         \
+    CALL(448, hipMemcpyAtoA, (Array t, Size x, Array s, Size y, Size n), (t, x, s, y, n))                              \
+    CALL(449, hipMemcpyAtoHAsync, (void* t, Array s, Size x, Size n, Stream q), (t, s, x, n, q))                       \
+    CALL(450, hipMemcpyHtoAAsync, (Array t, Size x, const void* s, Size n, Stream q), (t, x, s, n, q))                 \
     CALL(461, hipExtHostAlloc, (void** p, Size n, unsigned f), (p, n, f))                                              \
     CALL(474, hipLaunchKernelExC, (const LaunchShape* c, const void* f, void** a), (c, f, a))                          \
     CALL(475, hipDrvLaunchKernelEx, (const DriverLaunchShape* c, Handle f, void** a, void** e), (c, f, a, e))          \
+    CALL(478, hipMemsetD2D8, (void* t, Size p, unsigned char v, Size w, Size h), (t, p, v, w, h))                      \
+    CALL(479, hipMemsetD2D8Async, (void* t, Size p, unsigned char v, Size w, Size h, Stream q), (t, p, v, w, h, q))    \
+    CALL(480, hipMemsetD2D16, (void* t, Size p, unsigned short v, Size w, Size h), (t, p, v, w, h))                    \
+    CALL(481, hipMemsetD2D16Async, (void* t, Size p, unsigned short v, Size w, Size h, Stream q), (t, p, v, w, h, q))  \
+    CALL(482, hipMemsetD2D32, (void* t, Size p, unsigned v, Size w, Size h), (t, p, v, w, h))                          \
+    CALL(483, hipMemsetD2D32Async, (void* t, Size p, unsigned v, Size w, Size h, Stream q), (t, p, v, w, h, q))        \
+    CALL(487, hipMemcpyBatchAsync,                                                                                     \
+         (void** t, void** s, Size* b, Size n, void* a, Size* i, Size m, Size* failed, Stream q),                      \
+         (t, s, b, n, a, i, m, failed, q))                                                                             \
     CALL(493, hipMemPrefetchAsync_v2, (const void* p, Size n, Location d, unsigned f, Stream q), (p, n, d, f, q))      \
     CALL(494, hipMemAdvise_v2, (const void* p, Size n, int a, Location d), (p, n, a, d))
 

@@ -14,6 +14,7 @@
 
 #include "profile/inject/core/front.hpp"
 #include "profile/inject/front/hip/calls.hpp"
+#include "profile/inject/front/hip/graphs.hpp"
 #include "profile/inject/front/hip/kernels.hpp"
 
 namespace firsttouch::hip_front {
@@ -47,6 +48,11 @@ Real real;
 // Never freed: programs may call while they end.
 Kernels& kernels() {
     static Kernels& made = *new Kernels;
+    return made;
+}
+
+Graphs& graphs() {
+    static Graphs& made = *new Graphs;
     return made;
 }
 
@@ -140,6 +146,21 @@ bool is_captured(Recorder& recorder, Stream stream) {
            ask(real.hipStreamIsCapturing, stream, &status) == 0 && status != 0;
 }
 
+// Keeps what is asked of a stream that is captured. step: makes it.
+template <class Made>
+void capture(Recorder& recorder, std::uint64_t key, Made&& step) {
+    if (!recorder.is_capturing()) return;
+    // Of the default stream of a thread, the key is no handle, and only this library's own calls begin its capture.
+    const bool is_handle = static_cast<std::uint32_t>(key) > static_cast<std::uint32_t>(Default::of_thread);
+    if (recorder.is_captured(key) || (is_handle && is_captured(recorder, reinterpret_cast<Stream>(key))))
+        graphs().add_captured(key, step());
+}
+Graphs::Step step_of(const Asked& asked) {
+    Graphs::Step step{.copies = asked.more};
+    step.copies.insert(step.copies.begin(), asked.transfer);
+    return step;
+}
+
 template <class Call>
 Error waited(WaitFor what, Call&& call) {
     return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) { recorder.waited(what, of); });
@@ -163,16 +184,22 @@ Error w_hipEventQuery(Handle e) { return queried(WaitFor::event, REAL(hipEventQu
 
 template <class Call>
 Error begin_capture(std::uint64_t stream, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall&) { recorder.begin_capture(stream); });
+    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall&) {
+        recorder.begin_capture(stream);
+        graphs().begin_capture(stream);
+    });
 }
 // One that became invalid ends without a graph. It goes on only if the wrong thread tried to end it.
 template <class Call>
-Error end_capture(std::uint64_t stream, Call&& call) {
+Error end_capture(std::uint64_t stream, const Handle* graph, Call&& call) {
     constexpr Error wrong_thread = 908;  // hipErrorStreamCaptureWrongThread
     const FrontCall front;
     const Error error = call();
     if (error != wrong_thread)
-        front.tell([&](Recorder& recorder, const RecordedCall&) { recorder.end_capture(stream); });
+        front.tell([&](Recorder& recorder, const RecordedCall&) {
+            recorder.end_capture(stream);
+            graphs().end_capture(stream, error == 0 && graph != nullptr ? *graph : nullptr);
+        });
     return error;
 }
 Error w_hipStreamBeginCapture(Stream q, int mode) {
@@ -184,13 +211,18 @@ Error w_hipStreamBeginCapture_spt(Stream q, int mode) {
 Error w_hipStreamBeginCaptureToGraph(Stream q, Handle g, const Handle* d, const void* data, Size n, int mode) {
     return begin_capture(stream_key(q), REAL(hipStreamBeginCaptureToGraph, q, g, d, data, n, mode));
 }
-Error w_hipStreamEndCapture(Stream q, Handle* g) { return end_capture(stream_key(q), REAL(hipStreamEndCapture, q, g)); }
+Error w_hipStreamEndCapture(Stream q, Handle* g) {
+    return end_capture(stream_key(q), g, REAL(hipStreamEndCapture, q, g));
+}
 Error w_hipStreamEndCapture_spt(Stream q, Handle* g) {
-    return end_capture(stream_key(q, Default::of_thread), REAL(hipStreamEndCapture_spt, q, g));
+    return end_capture(stream_key(q, Default::of_thread), g, REAL(hipStreamEndCapture_spt, q, g));
 }
 // Another stream may get the handle of one that is destroyed.
 Error w_hipStreamDestroy(Stream q) {
-    const auto end = [&](Recorder& recorder, const RecordedCall&) { recorder.end_capture(stream_key(q)); };
+    const auto end = [&](Recorder& recorder, const RecordedCall&) {
+        recorder.end_capture(stream_key(q));
+        graphs().end_capture(stream_key(q), nullptr);
+    };
     return recorded(end, REAL(hipStreamDestroy, q), nothing);
 }
 
@@ -269,8 +301,9 @@ template <class Call>
 Error allocated_in_order(void** at, Size bytes, Stream stream, Call&& call) {
     return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
         const Block block{.bytes = bytes, .memory = Memory::device, .is_ordered = true};
-        if (is_captured(recorder, stream)) return recorder.expect(address_of(*at), block);
-        recorder.begin_block(address_of(*at), block, of);
+        if (!is_captured(recorder, stream)) return recorder.begin_block(address_of(*at), block, of);
+        recorder.expect(address_of(*at), block);
+        graphs().add_captured(stream_key(stream), {.begins = address_of(*at), .block = block});
     });
 }
 Error w_hipMallocAsync(void** p, Size n, Stream q) {
@@ -281,7 +314,8 @@ Error w_hipMallocFromPoolAsync(void** p, Size n, Handle pool, Stream q) {
 }
 Error w_hipFreeAsync(void* p, Stream q) {
     const auto end = [&](Recorder& recorder, const RecordedCall& of) {
-        if (!is_captured(recorder, q)) recorder.end_block(address_of(p), of);
+        if (!is_captured(recorder, q)) return recorder.end_block(address_of(p), of), void();
+        graphs().add_captured(stream_key(q), {.ends = address_of(p)});
     };
     return recorded(end, REAL(hipFreeAsync, p, q), nothing);
 }
@@ -410,7 +444,10 @@ enum class Returns : bool { when_done, at_once };
 template <class Call>
 Error copied(const Asked& asked, Call&& call) {
     return recorded([&](Recorder& recorder, const RecordedCall& of) { recorder.before_copies(asked, of); }, call,
-                    [&](Recorder& recorder, const RecordedCall& of) { recorder.after_copies(asked, of); });
+                    [&](Recorder& recorder, const RecordedCall& of) {
+                        recorder.after_copies(asked, of);
+                        capture(recorder, asked.stream, [&] { return step_of(asked); });
+                    });
 }
 Asked plain(const void* target, const void* source, Size bytes, int kind, std::uint64_t stream,
             Returns returns = Returns::when_done) {
@@ -485,7 +522,9 @@ Error symbol_copied(const void* symbol, Made&& made, Call&& call) {
         },
         call,
         [&](Recorder& recorder, const RecordedCall& of) {
-            if (asked.transfer.bytes > 0) recorder.after_copies(asked, of);
+            if (asked.transfer.bytes == 0) return;
+            recorder.after_copies(asked, of);
+            capture(recorder, asked.stream, [&] { return step_of(asked); });
         });
 }
 Error w_hipMemcpyToSymbol(const void* y, const void* s, Size n, Size o, int k) {
@@ -597,6 +636,24 @@ Error w_hipMemcpyAtoH(void* t, Array s, Size x, Size n) {
     return copied(plain(t, s, n, device_to_host, null_stream), REAL(hipMemcpyAtoH, t, s, x, n));
 }
 
+Error w_hipMemcpyAtoHAsync(void* t, Array s, Size x, Size n, Stream q) {
+    return copied(plain(t, s, n, device_to_host, stream_key(q), Returns::at_once),
+                  REAL(hipMemcpyAtoHAsync, t, s, x, n, q));
+}
+Error w_hipMemcpyHtoAAsync(Array t, Size x, const void* s, Size n, Stream q) {
+    return copied(plain(t, s, n, host_to_device, stream_key(q), Returns::at_once),
+                  REAL(hipMemcpyHtoAAsync, t, x, s, n, q));
+}
+Error w_hipMemcpyAtoD(void* t, Array s, Size x, Size n) {
+    return copied(plain(t, s, n, device_to_device, null_stream), REAL(hipMemcpyAtoD, t, s, x, n));
+}
+Error w_hipMemcpyDtoA(Array t, Size x, void* s, Size n) {
+    return copied(plain(t, s, n, device_to_device, null_stream), REAL(hipMemcpyDtoA, t, x, s, n));
+}
+Error w_hipMemcpyAtoA(Array t, Size x, Array s, Size y, Size n) {
+    return copied(plain(t, s, n, device_to_device, null_stream), REAL(hipMemcpyAtoA, t, x, s, y, n));
+}
+
 Side side_of(Array array, const Position& at, const Pitched& memory, Size width, Size height) {
     if (array != nullptr) return {address_of(array), width, height};
     return {address_of(memory.address) + (at.z * memory.height + at.y) * memory.pitch + at.x, memory.pitch,
@@ -625,6 +682,44 @@ Asked slices(const Copy3D& copy, std::uint64_t stream, Returns returns) {
     }
     return asked;
 }
+// Of which kind a side's memory is has other numbers in other versions, so that the pointer that is set decides.
+Side side_of(const Side2D& side, Size width) {
+    if (side.array != nullptr && side.host == nullptr && side.device == nullptr)
+        return {address_of(side.array), width, 0};
+    const void* const start =
+        side.device == nullptr || (side.host != nullptr && side.type == 0) ? side.host : side.device;
+    return {address_of(start) + side.y * side.pitch + side.x, side.pitch == 0 ? width : side.pitch, 0};
+}
+Asked rows(const Copy2D& copy, std::uint64_t stream, Returns returns) {
+    constexpr int unknown = 4;  // hipMemcpyDefault
+    return {.transfer = of_rows(side_of(copy.target, copy.width), side_of(copy.source, copy.width), copy.width,
+                                copy.height, unknown, returns),
+            .stream = stream};
+}
+Error w_hipMemcpyParam2D(const Copy2D* c) {
+    if (c == nullptr) return REAL(hipMemcpyParam2D, c)();
+    return copied(rows(*c, null_stream, Returns::when_done), REAL(hipMemcpyParam2D, c));
+}
+Error w_hipMemcpyParam2DAsync(const Copy2D* c, Stream q) {
+    if (c == nullptr) return REAL(hipMemcpyParam2DAsync, c, q)();
+    return copied(rows(*c, stream_key(q), Returns::at_once), REAL(hipMemcpyParam2DAsync, c, q));
+}
+Error w_hipDrvMemcpy2DUnaligned(const Copy2D* c) {
+    if (c == nullptr) return REAL(hipDrvMemcpy2DUnaligned, c)();
+    return copied(rows(*c, null_stream, Returns::when_done), REAL(hipDrvMemcpy2DUnaligned, c));
+}
+Error w_hipMemcpyBatchAsync(void** t, void** s, Size* b, Size n, void* a, Size* i, Size m, Size* failed, Stream q) {
+    Asked asked{.stream = stream_key(q)};
+    constexpr int unknown = 4;
+    for (Size each = 0; t != nullptr && s != nullptr && b != nullptr && each < n; ++each) {
+        const Transfer one = plain(t[each], s[each], b[each], unknown, 0, Returns::at_once).transfer;
+        if (each == 0)
+            asked.transfer = one;
+        else
+            asked.more.push_back(one);
+    }
+    return copied(asked, REAL(hipMemcpyBatchAsync, t, s, b, n, a, i, m, failed, q));
+}
 Error w_hipMemcpy3D(const Copy3D* c) {
     if (c == nullptr) return REAL(hipMemcpy3D, c)();
     return copied(slices(*c, null_stream, Returns::when_done), REAL(hipMemcpy3D, c));
@@ -644,10 +739,18 @@ Error w_hipMemcpy3DAsync_spt(const Copy3D* c, Stream q) {
 
 // ------------------------------------------------------------------------------------- fills, prefetches and advice
 
+Transfer fill_of(const void* target, Size width, Size height, Size pitch) {
+    const bool is_one_row = height <= 1 || pitch == width;
+    return {.target = address_of(target),
+            .bytes = width * (is_one_row ? std::max<Size>(height, 1) : 1),
+            .rows = is_one_row ? 1 : height,
+            .target_pitch = is_one_row ? 0 : pitch};
+}
 template <class Call>
 Error filled(const void* target, Size width, Size height, Size pitch, std::uint64_t stream, Call&& call) {
     return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
         recorder.filled(address_of(target), width, height, pitch, stream, of);
+        capture(recorder, stream, [&] { return Graphs::Step{.fills = {fill_of(target, width, height, pitch)}}; });
     });
 }
 Error w_hipMemset(void* t, int v, Size n) { return filled(t, n, 1, 0, null_stream, REAL(hipMemset, t, v, n)); }
@@ -690,12 +793,33 @@ Error w_hipMemset2DAsync(void* t, Size tp, int v, Size w, Size h, Stream q) {
 Error w_hipMemset2DAsync_spt(void* t, Size tp, int v, Size w, Size h, Stream q) {
     return filled(t, w, h, tp, stream_key(q, Default::of_thread), REAL(hipMemset2DAsync_spt, t, tp, v, w, h, q));
 }
+Error w_hipMemsetD2D8(void* t, Size p, unsigned char v, Size w, Size h) {
+    return filled(t, w * 1, h, p, null_stream, REAL(hipMemsetD2D8, t, p, v, w, h));
+}
+Error w_hipMemsetD2D8Async(void* t, Size p, unsigned char v, Size w, Size h, Stream q) {
+    return filled(t, w * 1, h, p, stream_key(q), REAL(hipMemsetD2D8Async, t, p, v, w, h, q));
+}
+Error w_hipMemsetD2D16(void* t, Size p, unsigned short v, Size w, Size h) {
+    return filled(t, w * 2, h, p, null_stream, REAL(hipMemsetD2D16, t, p, v, w, h));
+}
+Error w_hipMemsetD2D16Async(void* t, Size p, unsigned short v, Size w, Size h, Stream q) {
+    return filled(t, w * 2, h, p, stream_key(q), REAL(hipMemsetD2D16Async, t, p, v, w, h, q));
+}
+Error w_hipMemsetD2D32(void* t, Size p, unsigned v, Size w, Size h) {
+    return filled(t, w * 4, h, p, null_stream, REAL(hipMemsetD2D32, t, p, v, w, h));
+}
+Error w_hipMemsetD2D32Async(void* t, Size p, unsigned v, Size w, Size h, Stream q) {
+    return filled(t, w * 4, h, p, stream_key(q), REAL(hipMemsetD2D32Async, t, p, v, w, h, q));
+}
 template <class Call>
 Error box_filled(const Pitched& target, const Extent& extent, std::uint64_t stream, Call&& call) {
     return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
-        for (Size slice = 0; slice < std::min<Size>(extent.depth, most_slices); ++slice)
-            recorder.filled(address_of(target.address) + slice * target.height * target.pitch, extent.width,
-                            extent.height, target.pitch, stream, of);
+        for (Size slice = 0; slice < std::min<Size>(extent.depth, most_slices); ++slice) {
+            const char* const at = static_cast<const char*>(target.address) + slice * target.height * target.pitch;
+            recorder.filled(address_of(at), extent.width, extent.height, target.pitch, stream, of);
+            capture(recorder, stream,
+                    [&] { return Graphs::Step{.fills = {fill_of(at, extent.width, extent.height, target.pitch)}}; });
+        }
     });
 }
 Error w_hipMemset3D(Pitched t, int v, Extent n) { return box_filled(t, n, null_stream, REAL(hipMemset3D, t, v, n)); }
@@ -748,8 +872,12 @@ template <class Call>
 Error launched(const void* kernel, void* const* parameters, void* const* extra, std::uint64_t stream,
                std::uint8_t flags, Call&& call) {
     return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
-        recorder.launched(kernels(), const_cast<void*>(kernel), kernels().name_of(const_cast<void*>(kernel)),
-                          parameters, extra, stream, flags, of);
+        void* const handle = const_cast<void*>(kernel);
+        const char* const name = kernels().name_of(handle);
+        recorder.launched(kernels(), handle, name, parameters, extra, stream, flags, of);
+        capture(recorder, stream, [&] {
+            return Graphs::Step{.arguments = recorder.number_arguments(kernels(), handle, name, parameters, extra)};
+        });
     });
 }
 Error w_hipLaunchKernel(const void* f, Dim3 g, Dim3 b, void** a, Size m, Stream q) {
@@ -798,15 +926,124 @@ Error w_hipHccModuleLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz
                     REAL(hipHccModuleLaunchKernel, f, gx, gy, gz, bx, by, bz, m, q, a, e, from, to));
 }
 
-// What a graph does is not asked for.
-template <class Call>
-Error graph_launched(std::uint64_t stream, Call&& call) {
-    return recorded(nothing, call,
-                    [&](Recorder& recorder, const RecordedCall& of) { recorder.launched_graph(nullptr, stream, of); });
+// ------------------------------------------------------------------------------------------------------------ graphs
+
+// step: made after the call, with the recorder.
+template <class Call, class Made>
+Error node_added(Handle graph, Call&& call, Made&& step) {
+    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+        if (std::optional<Graphs::Step> made = step(recorder, of); made)
+            graphs().add(graph, std::move(*made));
+        else
+            graphs().add_unknown(graph);
+    });
 }
-Error w_hipGraphLaunch(Handle g, Stream q) { return graph_launched(stream_key(q), REAL(hipGraphLaunch, g, q)); }
+using MadeStep = std::optional<Graphs::Step>;
+constexpr auto of_unknown_node = [](Recorder&, const RecordedCall&) { return MadeStep(); };
+
+Error w_hipGraphAddKernelNode(Handle* n, Handle g, const Handle* d, Size c, const KernelNode* k) {
+    return node_added(g, REAL(hipGraphAddKernelNode, n, g, d, c, k), [&](Recorder& recorder, const RecordedCall&) {
+        void* const handle = const_cast<void*>(k->function);
+        const char* const name = kernels().name_of(handle);
+        return MadeStep({.arguments = recorder.number_arguments(kernels(), handle, name, k->parameters, k->extra)});
+    });
+}
+Error w_hipGraphAddMemcpyNode(Handle* n, Handle g, const Handle* d, Size c, const Copy3D* copy) {
+    return node_added(g, REAL(hipGraphAddMemcpyNode, n, g, d, c, copy), [&](Recorder&, const RecordedCall&) {
+        return MadeStep(step_of(slices(*copy, 0, Returns::at_once)));
+    });
+}
+Error w_hipGraphAddMemcpyNode1D(Handle* n, Handle g, const Handle* d, Size c, void* t, const void* s, Size m, int k) {
+    return node_added(g, REAL(hipGraphAddMemcpyNode1D, n, g, d, c, t, s, m, k), [&](Recorder&, const RecordedCall&) {
+        return MadeStep(step_of(plain(t, s, m, k, 0, Returns::at_once)));
+    });
+}
+Error w_hipGraphAddMemcpyNodeFromSymbol(Handle* n, Handle g, const Handle* d, Size c, void* t, const void* y, Size m,
+                                        Size o, int k) {
+    return node_added(g, REAL(hipGraphAddMemcpyNodeFromSymbol, n, g, d, c, t, y, m, o, k),
+                      [&](Recorder& recorder, const RecordedCall& of) {
+                          const std::uint64_t at = symbol_address(recorder, of, y);
+                          const void* const source = reinterpret_cast<const void*>(at + o);
+                          return at == 0 ? MadeStep() : step_of(plain(t, source, m, k, 0, Returns::at_once));
+                      });
+}
+Error w_hipGraphAddMemcpyNodeToSymbol(Handle* n, Handle g, const Handle* d, Size c, const void* y, const void* s,
+                                      Size m, Size o, int k) {
+    return node_added(g, REAL(hipGraphAddMemcpyNodeToSymbol, n, g, d, c, y, s, m, o, k),
+                      [&](Recorder& recorder, const RecordedCall& of) {
+                          const std::uint64_t at = symbol_address(recorder, of, y);
+                          const void* const target = reinterpret_cast<const void*>(at + o);
+                          return at == 0 ? MadeStep() : step_of(plain(target, s, m, k, 0, Returns::at_once));
+                      });
+}
+Error w_hipGraphAddMemsetNode(Handle* n, Handle g, const Handle* d, Size c, const FillNode* f) {
+    return node_added(g, REAL(hipGraphAddMemsetNode, n, g, d, c, f), [&](Recorder&, const RecordedCall&) {
+        return MadeStep({.fills = {fill_of(f->target, f->width * f->value_bytes, f->height, f->pitch)}});
+    });
+}
+Error w_hipGraphAddMemAllocNode(Handle* n, Handle g, const Handle* d, Size c, AllocationNode* a) {
+    return node_added(g, REAL(hipGraphAddMemAllocNode, n, g, d, c, a), [&](Recorder& recorder, const RecordedCall&) {
+        const Block block{.bytes = a->bytes, .memory = Memory::device, .is_ordered = true};
+        recorder.expect(address_of(a->address), block);
+        return MadeStep({.begins = address_of(a->address), .block = block});
+    });
+}
+Error w_hipGraphAddMemFreeNode(Handle* n, Handle g, const Handle* d, Size c, void* p) {
+    return node_added(g, REAL(hipGraphAddMemFreeNode, n, g, d, c, p),
+                      [&](Recorder&, const RecordedCall&) { return MadeStep({.ends = address_of(p)}); });
+}
+Error w_hipGraphAddNode(Handle* n, Handle g, const Handle* d, Size c, void* p) {
+    return node_added(g, REAL(hipGraphAddNode, n, g, d, c, p), of_unknown_node);
+}
+Error w_hipDrvGraphAddMemcpyNode(Handle* n, Handle g, const Handle* d, Size c, const void* copy, void* context) {
+    return node_added(g, REAL(hipDrvGraphAddMemcpyNode, n, g, d, c, copy, context), of_unknown_node);
+}
+Error w_hipDrvGraphAddMemsetNode(Handle* n, Handle g, const Handle* d, Size c, const void* fill, void* context) {
+    return node_added(g, REAL(hipDrvGraphAddMemsetNode, n, g, d, c, fill, context), of_unknown_node);
+}
+Error w_hipGraphAddChildGraphNode(Handle* n, Handle g, const Handle* d, Size c, Handle child) {
+    return recorded(nothing, REAL(hipGraphAddChildGraphNode, n, g, d, c, child),
+                    [&](Recorder&, const RecordedCall&) { graphs().add_all_of(g, child); });
+}
+Error w_hipGraphClone(Handle* g, Handle of) {
+    return recorded(nothing, REAL(hipGraphClone, g, of),
+                    [&](Recorder&, const RecordedCall&) { graphs().add_all_of(*g, of); });
+}
+// Another graph may get its handle.
+Error w_hipGraphDestroy(Handle g) {
+    const auto end = [&](Recorder&, const RecordedCall&) { graphs().forget(g); };
+    return recorded(end, REAL(hipGraphDestroy, g), nothing);
+}
+Error w_hipGraphExecDestroy(Handle e) {
+    const auto end = [&](Recorder&, const RecordedCall&) { graphs().forget_executable(e); };
+    return recorded(end, REAL(hipGraphExecDestroy, e), nothing);
+}
+template <class Call>
+Error instantiated(const Handle* executable, Handle graph, Call&& call) {
+    return recorded(nothing, call, [&](Recorder&, const RecordedCall&) { graphs().instantiate(*executable, graph); });
+}
+Error w_hipGraphInstantiate(Handle* e, Handle g, Handle* n, char* log, Size m) {
+    return instantiated(e, g, REAL(hipGraphInstantiate, e, g, n, log, m));
+}
+Error w_hipGraphInstantiateWithFlags(Handle* e, Handle g, unsigned long long f) {
+    return instantiated(e, g, REAL(hipGraphInstantiateWithFlags, e, g, f));
+}
+Error w_hipGraphInstantiateWithParams(Handle* e, Handle g, void* p) {
+    return instantiated(e, g, REAL(hipGraphInstantiateWithParams, e, g, p));
+}
+Error w_hipGraphExecUpdate(Handle e, Handle g, Handle* n, int* result) {
+    return instantiated(&e, g, REAL(hipGraphExecUpdate, e, g, n, result));
+}
+
+template <class Call>
+Error graph_launched(Handle executable, std::uint64_t stream, Call&& call) {
+    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+        recorder.launched_graph(graphs().steps_of(executable).get(), stream, of);
+    });
+}
+Error w_hipGraphLaunch(Handle g, Stream q) { return graph_launched(g, stream_key(q), REAL(hipGraphLaunch, g, q)); }
 Error w_hipGraphLaunch_spt(Handle g, Stream q) {
-    return graph_launched(stream_key(q, Default::of_thread), REAL(hipGraphLaunch_spt, g, q));
+    return graph_launched(g, stream_key(q, Default::of_thread), REAL(hipGraphLaunch_spt, g, q));
 }
 
 // ----------------------------------------------------------------------------------------------------------- modules

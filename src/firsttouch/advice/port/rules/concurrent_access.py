@@ -52,7 +52,7 @@ class ConcurrentAccess(Hazard):
     strategy = "use two buffers alternately, and let the CPU wait for an event before it writes"
     chapter = "concurrent-access"
     limits = {
-        "unified": "{buffers} of memory that both sides use are not watched",
+        "unified": "{buffers} of memory that both sides use, which nobody watched",
         "not watched": "judged by copies only, without --host",
         "nothing recorded": "judged by copies only, since no look at host memory was recorded",
         "not while kernels ran": "judged by copies only, since no host memory was watched while kernels ran",

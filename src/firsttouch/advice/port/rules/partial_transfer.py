@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.program.partners import may_pair
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import (
+    MAPPED_GRANULE,
     NO_BLOCK,
     STATIC_KINDS,
     TracedAllocation,
     TracedBlock,
     TracedCopy,
+    TracedFill,
     TracedLaunch,
     TracedRange,
     TracedRun,
@@ -28,10 +31,28 @@ which cudaMallocPitch rounds rows.
 """
 
 
-def is_whole(block: TracedBlock, side: TracedRange) -> bool:
-    """Whether a range is all of a block but for padding."""
+def used_sizes(run: TracedRun) -> list[int]:
+    """The sizes of the blocks. Of memory that is mapped, which is rounded up to granules, up to the last byte that is
+    copied or filled, if less than a granule is left. Take it with `run.once`.
+    """
+    ends = defaultdict[int, int](int)
+    if any(block.is_mapped for block in run.blocks):
+        for step in run.steps:
+            sides = (
+                [step.device] if isinstance(step, TracedCopy) else [step.target] if isinstance(step, TracedFill) else []
+            )
+            for side in sides:
+                ends[side.block] = max(ends[side.block], side.end)
+    return [
+        end if block.is_mapped and block.nbytes - (end := ends[block.number]) < MAPPED_GRANULE else block.nbytes
+        for block in run.blocks
+    ]
+
+
+def is_whole(size: int, side: TracedRange) -> bool:
+    """Whether a range is all of a block of a size but for padding."""
     padded = side.pitch if side.nbytes < side.pitch < side.nbytes + _PADDING else side.nbytes
-    return side.rows * padded >= WHOLE * block.nbytes
+    return side.rows * padded >= WHOLE * size
 
 
 def in_turn(run: TracedRun) -> set[int]:
@@ -39,7 +60,7 @@ def in_turn(run: TracedRun) -> set[int]:
     bytes that the others do not have for the most part. Parts of less than a page, between which kernels were launched,
     are no turn: their pages move for each.
     """
-    turns, found, launches = dict[tuple[int, str], _Turn](), set[int](), 0
+    turns, found, launches, sizes = dict[tuple[int, str], _Turn](), set[int](), 0, run.once(used_sizes)
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
             launches += 1
@@ -47,15 +68,15 @@ def in_turn(run: TracedRun) -> set[int]:
             turns.pop((step.block, "h2d"), None)
             turns.pop((step.block, "d2h"), None)
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-            key, block = (step.device.block, step.way), run.blocks[step.device.block]
+            key, size = (step.device.block, step.way), sizes[step.device.block]
             turn = turns.get(key)
-            if is_whole(block, step.device):
+            if is_whole(size, step.device):
                 turns.pop(key, None)
                 continue
             if turn is None or not turn.goes_on(step.device, launches):
                 turn = turns[key] = _Turn()
             turn.add(number, step.device, launches)
-            if turn.covered.total() >= WHOLE * block.nbytes:
+            if turn.covered.total() >= WHOLE * size:
                 found |= turn.steps
                 turn.steps.clear()
     return found
@@ -107,7 +128,7 @@ class PartialTransfer(Hazard):
         self._ends: dict[tuple[int, int], tuple[int, int]] = {}
         """By the host's allocation, NO_BLOCK if the program did not get it from CUDA, and the address."""
         self._joined: set[frozenset[int]] = set()
-        self._in_turn = state.run.once(in_turn)
+        self._in_turn, self._sizes = state.run.once(in_turn), state.run.once(used_sizes)
 
     def take(self, number: int, step: TracedStep) -> None:
         if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
@@ -115,9 +136,10 @@ class PartialTransfer(Hazard):
         block = self.state.run.blocks[step.device.block]
         if block.kind in STATIC_KINDS or block.kind == "array" or block.in_pool:
             return
-        if not is_whole(block, step.device):
+        size = self._sizes[block.number]
+        if not is_whole(size, step.device):
             window = self.state.partners(block.number).window
-            if window.total() < WHOLE * block.nbytes and number not in self._in_turn:
+            if window.total() < WHOLE * size and number not in self._in_turn:
                 place = self.state.places.of(step.call.site)
                 row = self.row(step.way, "seen", (block.number, place))
                 row.add(number, step.device.total, place, block.number)
