@@ -116,7 +116,7 @@ Result copy_by_address(Address target, Address source, const Copied& copied, Mak
     const auto from = find(source, Side::device), to = find(target, Side::device);
     if (from && to && target == source) {
         const int pair = from->pair;
-        const bool is_to_host = pair >= 0 && settings().pairs[static_cast<std::size_t>(pair)].is_copied_back;
+        const bool is_to_host = pair >= 0 && (*settings().pairs)[static_cast<std::size_t>(pair)].is_copied_back;
         return copy<variant>({is_to_host, target, source}, copied, make);
     }
     if (from.has_value() != to.has_value())

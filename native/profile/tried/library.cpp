@@ -55,9 +55,9 @@ bool is_set(const char* name) {
 
 void add_pair(const Pair& pair) {
     Settings& plan = settings();
-    plan.hosts->insert({pair.host, plan.pairs.size()});
-    plan.devices->insert({pair.device, plan.pairs.size()});
-    plan.pairs.push_back(pair);
+    plan.hosts->insert({pair.host, plan.pairs->size()});
+    plan.devices->insert({pair.device, plan.pairs->size()});
+    plan.pairs->push_back(pair);
 }
 
 void read_plan(const char* path) {
@@ -119,7 +119,8 @@ __attribute__((constructor)) void begin() {
     if (settings().mode != Mode::run) leave("FIRSTTOUCH_TRY=%s is no strategy", asked);
     Settings& plan = settings();
     plan.hosts = new std::map<Known, std::size_t>, plan.devices = new std::map<Known, std::size_t>;
-    plan.foreseen = new std::set<Foreseen>, plan.arrays = new std::map<Known, std::uint64_t>;
+    plan.pairs = new std::vector<Pair>, plan.foreseen = new std::set<Foreseen>,
+    plan.arrays = new std::map<Known, std::uint64_t>;
     if (is_set("FIRSTTOUCH_TRY_PLAN")) read_plan(getenv("FIRSTTOUCH_TRY_PLAN"));
 }
 
@@ -139,7 +140,7 @@ __attribute__((destructor)) void finish() {
     const Inside inside;
     using Number = unsigned long long;
     Number unmet = 0;
-    for (const Pair& pair : settings().pairs) unmet += !(pair.has_had_host && pair.has_had_device);
+    for (const Pair& pair : *settings().pairs) unmet += !(pair.has_had_host && pair.has_had_device);
     const Counts& all = counts();
     dprintf(record,
             "S left_out=%llu left_out_bytes=%llu made=%llu made_bytes=%llu joined_bytes=%llu managed_peak=%llu "

@@ -118,7 +118,7 @@ Address planned(const Known& known, std::uint64_t bytes, Side side, int& number)
     const auto& known_pairs = side == Side::host ? *plan.hosts : *plan.devices;
     const auto place = known_pairs.find(known);
     if (place == known_pairs.end()) return 0;
-    Pair& pair = settings().pairs[place->second];
+    Pair& pair = (*settings().pairs)[place->second];
     bool& has_had = side == Side::host ? pair.has_had_host : pair.has_had_device;
     if (has_had || bytes != (side == Side::host ? pair.host_bytes : pair.device_bytes)) return 0;
     if (pair.base == 0) pair.base = get_memory(pair.bytes(), &pair);
@@ -165,7 +165,7 @@ Released release(Address base, Side side, bool moves) {
     const PlanLock lock;
     if (block.pair < 0) return give_memory(base, block.bytes), Released::ours;
     if (side == Side::device) ask_driver("cuCtxSynchronize");  // as a free waits
-    Pair& pair = settings().pairs[static_cast<std::size_t>(block.pair)];
+    Pair& pair = (*settings().pairs)[static_cast<std::size_t>(block.pair)];
     if (--pair.users == 0) give_memory(std::exchange(pair.base, 0), pair.bytes());
     return Released::ours;
 }

@@ -52,7 +52,7 @@ struct Settings {
     int device = 0;
     bool is_hip = false;
     std::uint64_t least = 64 << 10, most_managed = 0;  // bytes; 0: what the device has free
-    std::vector<Pair> pairs;
+    std::vector<Pair>* pairs = nullptr;
     std::map<Known, std::size_t>*hosts = nullptr, *devices = nullptr;  // the pair of each
     std::set<Foreseen>* foreseen = nullptr;
     std::map<Known, std::uint64_t>* arrays = nullptr;  // that are page-locked, and their bytes

@@ -173,10 +173,13 @@ class _Alive:
         return array if address < array.address + array.bytes else None
 
 
-def _nearest(blocks: Sequence[NotedBlock], t: float) -> NotedBlock:
-    """The block of an address that was allocated when a call returned, of which each notes the time for itself."""
-    place = bisect_left(blocks, t, key=lambda block: block.begin)
-    return min(blocks[max(0, place - 1) : place + 1], key=lambda block: abs(block.begin - t))
+def _allocated_at(blocks: Sequence[NotedBlock], t: float, *, is_hip: bool) -> NotedBlock | None:
+    """The block of an address whose allocation is traced at the time `t`. Of CUDA the trace notes the time before the
+    library does, within the call of the driver; of HIP after it, around that. Neither comes after the next allocation.
+    """
+    find = bisect_right if is_hip else bisect_left
+    place = find(blocks, t, key=lambda block: block.begin) - is_hip
+    return blocks[place] if 0 <= place < len(blocks) else None
 
 
 def _joined(run: TracedRun, places: Places, notes: ProcessNotes) -> tuple[list[Joined], dict[int, float]]:
@@ -185,6 +188,7 @@ def _joined(run: TracedRun, places: Places, notes: ProcessNotes) -> tuple[list[J
     for each_block in notes.blocks:
         noted[each_block.address].append(each_block)
     now: dict[int, NotedBlock | None] = {}
+    is_hip = "HIP" in run.apis
     sites: dict[int, CallLocation] = {}
     arrays = _Alive(notes.arrays)
     found: dict[tuple[int, int, int], Joined] = {}
@@ -194,7 +198,7 @@ def _joined(run: TracedRun, places: Places, notes: ProcessNotes) -> tuple[list[J
             traced = run.blocks[step.block]
             known = noted.get(step.call.address) if traced.kind == "device" else None
             is_whole = known and not step.offset and traced.in_pool == ""
-            now[step.block] = _nearest(known, step.call.t) if known and is_whole else None
+            now[step.block] = _allocated_at(known, step.call.t, is_hip=is_hip) if known and is_whole else None
             sites[step.block] = places.in_program(step.call.site)
         elif type(step) is TracedLaunch:
             for use in step.uses:
