@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.kept_runs import stored_run
 from tests.port.played import FIXTURES, STANDINS, TOP, MakeOnce, PlayedCuda
 from tests.profile import injected
 from tests.texts import assert_states
+
+from firsttouch.advice.tried.recorded import Known, NotedBlock, ProcessNotes, name_as
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "pinned", "system")
 STRATEGIES = (*UNIFIED, "explicit+pinned", "managed-device")
@@ -277,3 +280,18 @@ def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, 
 @pytest.mark.parametrize("program", ["swapped", "forks", "foreign", "foreign_rows"])
 def test_a_run_with_hip_that_leaves_the_plan_ends(tried_hip: Try, program: str) -> None:
     assert rows(tried_hip(program, ("managed",)))["managed"]["status"] == "left the plan"
+
+
+def test_what_a_static_runtime_calls_otherwise_while_it_is_traced_has_the_names_of_the_untraced_run() -> None:
+    def notes(*keys: tuple[str, int]) -> ProcessNotes:
+        seen = Counter[str]()
+        made = ProcessNotes(1)
+        for key, size in keys:
+            made.blocks.append(NotedBlock(Known(key, seen[key]), size, 0, 0.0))
+            seen[key] += 1
+        return made
+
+    traced = notes(("first", 64), ("traced", 64), ("traced", 64), ("same", 32), ("other", 16))
+    name_as(traced, notes(("first", 64), ("first", 64), ("first", 64), ("same", 32)))
+    names = [Known("first", 0), Known("first", 1), Known("first", 2), Known("same", 0), Known("other", 0)]
+    assert [block.known for block in traced.blocks] == names

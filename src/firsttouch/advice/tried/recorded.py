@@ -108,6 +108,27 @@ def _read(path: Path) -> ProcessNotes:
     return notes
 
 
+def name_as(notes: ProcessNotes, again: ProcessNotes) -> None:
+    """Gives allocations the names that they have in another run of the program. While a program is traced, calls of a
+    CUDA runtime that is linked statically take other ways through it, so that their callers are others. Those that
+    either run alone has are taken to be the same by their order, if there are as many of each size.
+    """
+    for mine, others in ((notes.arrays, again.arrays), (notes.blocks, again.blocks)):
+        known, found = {block.known for block in mine}, {block.known for block in others}
+        left: defaultdict[int, list[NotedBlock]] = defaultdict(list)
+        names: defaultdict[int, list[Known]] = defaultdict(list)
+        for block in mine:
+            if block.known not in found:
+                left[block.bytes].append(block)
+        for block in others:
+            if block.known not in known:
+                names[block.bytes].append(block.known)
+        for size, blocks in left.items():
+            if len(blocks) == len(names[size]):
+                for block, name in zip(blocks, names[size], strict=True):
+                    block.known = name
+
+
 class CopiedBytes(NamedTuple):
     """Copies of a run beside those of a plain one. equal, different: that carry the same bytes or others; unsure: which
     two plain runs do not agree on. missing: how many more the plain run has, or fewer if negative.

@@ -33,7 +33,7 @@ from firsttouch.advice.tried.findings import (
 )
 from firsttouch.advice.tried.outputs import OutputJudge
 from firsttouch.advice.tried.plan import Joined, Plan, plan_of
-from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, read_notes
+from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
 from firsttouch.advice.tried.running import LEFT_THE_PLAN, FinishedRun, Runner
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError
@@ -108,7 +108,7 @@ class _Trial:
                 status = plain.outputs.status
                 raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
         self._runner.limit(second.seconds)
-        plan, notes = self._plan()
+        plan, notes = self._plan(second)
         self._plan_file.write_text(plan.text())
         self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
         self._refuse(plan)
@@ -142,7 +142,7 @@ class _Trial:
     def _profile(self) -> Path:
         return self._call.out / "profile"
 
-    def _plan(self) -> tuple[Plan, ProcessNotes]:
+    def _plan(self, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
         recorded = read_single(self._profile)
         run = traced_run(recorded)
         self._check_kind(run)
@@ -150,6 +150,7 @@ class _Trial:
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user; build it with shared libraries")  # fmt: skip
+        name_as(notes, _busiest(untraced))
         return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
 
     def _check_kind(self, run: TracedRun) -> None:
@@ -179,8 +180,7 @@ class _Trial:
             if run.left and self._results[strategy].status == "left the plan":
                 self._stop_all("left the plan", run.left)
             return
-        plain = max((each.copies for each in again.notes), key=len, default=[])
-        found = compare_copies(notes.copies, plain, max((each.copies for each in run.notes), key=len, default=[]))
+        found = compare_copies(notes.copies, _busiest(again).copies, _busiest(run).copies)
         self._checked = CheckedCopies(
             strategy=strategy, equal=found.equal, different=found.different, unsure=found.unsure
         )
@@ -282,6 +282,11 @@ class _Trial:
             compared=_compared(ratio) if ratio else None,
             counts=last.counts,
         )
+
+
+def _busiest(run: FinishedRun) -> ProcessNotes:
+    """The process of a run that copied most."""
+    return max(run.notes, key=lambda notes: len(notes.copies), default=ProcessNotes(0))
 
 
 @contextmanager
