@@ -182,7 +182,7 @@ def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
 
 def _hazard_lines(port: PortFindings) -> Iterator[str]:
     """What has to be fixed first, and what is only to be noted."""
-    for head, to_fix in (("first", True), ("notes", False)):
+    for head, to_fix in (("fix first", True), ("notes", False)):
         yield from _finding_lines(head, port, grouped(row for row in port.counted if row.to_fix == to_fix))
 
 
