@@ -26,7 +26,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli import port as cli
 from firsttouch.engine import reporting
 from firsttouch.profile.reading import read
-from firsttouch.profile.recorded import FailedCalls
+from firsttouch.profile.recorded import CallFrame, FailedCalls
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.program import decode
@@ -349,6 +349,31 @@ def test_memory_whose_first_touches_are_in_a_container_or_a_library_is_a_hidden_
     (partner,) = port["blocks"][0]["partners"]
     assert (partner["touched"]["function"], partner["threads"]) == (function, 2)
     assert [row["searched"] for row in port["searched"] if row["kind"] == "hidden"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("caller", "file", "is_found"),
+    [
+        (CallFrame(PROGRAM, 7), PROGRAM, False),
+        (CallFrame(PROGRAM, 7), "/app/libgpu.so", False),
+        (CallFrame(PROGRAM, 7), "/usr/lib/libio.so", True),
+        (CallFrame("/home/me/train.py", 7, "main"), PROGRAM, True),
+    ],
+)
+def test_a_program_that_allocates_by_a_library_of_its_own_is_not_a_library(
+    caller: CallFrame, file: str, is_found: bool, tmp_path: Path
+):
+    calls = Calls(pid=100)
+    host = calls.host(MIB)
+    block = calls.block(MIB, site=(CallFrame("/app/libgpu.so", 1), caller, CallFrame(PROGRAM, 8)))
+    calls.copy(block, host, MIB, line=2)
+    lines = [
+        Site(site=0, file=file, offset=4),
+        Symbol(site=0, function="load", source="/src/load.c", number=5),
+        TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, host >> 16, 16, 30)]),
+    ]
+    findings = firsttouch.port(profile(tmp_path / "p", calls.traced, callers=names(), lines=lines))["findings"]
+    assert [finding["kind"] for finding in findings] == ["hidden"] * is_found
 
 
 def test_many_findings_fit_on_a_screen(tmp_path: Path):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
+import subprocess
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.profile import injected, profiles
+from tests.profile.targets import NOBODY, as_nobody, readable
 from tests.profile.trees import tree_of
 from tests.texts import assert_states
 
@@ -103,18 +106,43 @@ def test_a_library_is_found_in_the_folders_of_the_environment(
     assert Elf.open(program).linking().needed[0] == "libmine.so"
 
 
-def test_nothing_is_loaded_into_a_program_of_another_user(programs: Path, tmp_path: Path):
-    if os.getuid() != 0:
-        pytest.skip("only root can give a file to another user")
-    program = Path(shutil.copy(programs / "plain", tmp_path))
-    os.chown(program, 1, -1)
-    program.chmod(0o755)
-    assert foreseen([str(program)], os.environ) == ""
-    program.chmod(0o4755)
-    assert "another user" in foreseen([str(program)], os.environ)
-    os.chown(program, 0, -1)
-    program.chmod(0o4755)
-    assert foreseen([str(program)], os.environ) == ""
+CAPABILITIES = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+"""That a file gives the right to open raw sockets, as `setcap` writes it. Source: capabilities(7)."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize(
+    ("owner", "mode", "capabilities", "facts"),
+    [
+        (1, 0o755, b"", ()),
+        (1, 0o111, b"", ()),
+        (NOBODY, 0o4755, b"", ()),
+        (1, 0o4755, b"", ("another user",)),
+        (1, 0o4111, b"", ("another user",)),
+        (1, 0o2755, b"", ("another user or group",)),
+        (1, 0o755, CAPABILITIES, ("file capabilities",)),
+        (1, 0o111, CAPABILITIES, ("file capabilities",)),
+    ],
+)
+def test_what_is_said_of_a_program_with_more_rights_is_what_the_loader_does(
+    programs: Path, owner: int, mode: int, capabilities: bytes, facts: tuple[str, ...]
+):
+    def runs() -> tuple[str, str]:
+        environment = {"LD_PRELOAD": "/there/is/none.so"}
+        done = subprocess.run([program], env=environment, capture_output=True, text=True, check=True)
+        return foreseen([str(program)], {}), done.stderr
+
+    with readable() as folder:
+        program = Path(shutil.copy(programs / "plain", folder))
+        os.chown(program, owner, 1)
+        if os.statvfs(program).f_flag & os.ST_NOSUID:
+            pytest.skip("programs get no other rights in this folder")
+        program.chmod(mode)
+        if capabilities:
+            os.setxattr(program, "security.capability", capabilities)
+        told, loader = as_nobody(runs)
+    assert_states(told, *facts)
+    assert bool(told) == bool(facts) == ("cannot be preloaded" not in loader)
 
 
 def test_broken_programs_tell_nothing_or_something(programs: Path, tmp_path: Path):

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,24 +45,33 @@ def foreseen(command: Sequence[str], environment: Mapping[str, str]) -> str:
     if found is None:
         return ""
     path, name = Path(found), Path(command[0]).name
+    linking, uses = None, list[_Use]()
     try:
         linking, uses = _read(path, environment)
-        runs_as_another = _runs_as_another(path)
+    except PermissionError:  # it may be executed, but not read
+        pass
     except BROKEN:
         return ""
-    if not linking.by_loader:
+    if secure := _why_secure(path):
+        return f"{name} {secure}, so nothing is loaded into it, and nothing of it is traced"
+    if linking and not linking.by_loader:
         return f"{name} is linked statically, so nothing can be loaded into it: only programs that it starts are traced"
-    if runs_as_another:
-        return f"{name} runs as another user or group, so nothing is loaded into it, and nothing of it is traced"
     return "; ".join(_sentences(name, uses))
 
 
-def _runs_as_another(path: Path) -> bool:
-    """Whether the loader takes nothing from the environment: ld.so(8), secure-execution mode."""
-    status = path.stat()
-    is_users = status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()
-    is_groups = status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
-    return bool(is_users or is_groups)
+def _why_secure(path: Path) -> str:
+    """Why the loader takes nothing from the environment, or ''. Source: ld.so(8), secure-execution mode."""
+    with suppress(OSError):
+        if os.statvfs(path).f_flag & os.ST_NOSUID:
+            return ""
+        status = path.stat()
+        is_users = status.st_mode & stat.S_ISUID and status.st_uid != os.getuid()
+        is_groups = status.st_mode & stat.S_ISGID and status.st_gid != os.getgid()
+        if is_users or is_groups:
+            return "runs as another user or group"
+        if os.getuid() != 0 and os.getxattr(path, "security.capability"):
+            return "has file capabilities"
+    return ""
 
 
 def _read(path: Path, environment: Mapping[str, str]) -> tuple[Linking, list[_Use]]:

@@ -149,7 +149,7 @@ class _Trial:
         notes = next((each for each in read_notes(self._call.out / "plain-1") if each.pid == run.pid), None)
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
-                             "as another user; build it with shared libraries")  # fmt: skip
+                             "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
         name_as(notes, _busiest(untraced))
         return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
 

@@ -1,5 +1,5 @@
 """Memory that is copied, which the program did not allocate itself. Its first touches tell: those of a container are in
-the C++ library's code, those of a library in another file than the calls of CUDA.
+the C++ library's code, those of a library in none of the files from which the program allocates blocks.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from math import sqrt
 
 from firsttouch import _core
-from firsttouch.advice.port.places import counted
+from firsttouch.advice.port.places import Places, counted
 from firsttouch.advice.port.rule import Coverage, FindingWords, Hazard
 from firsttouch.advice.port.touched import place_of_touch
 from firsttouch.profile.callers import is_of_the_c_library
+from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.touches import RangeTouches, TouchPlace
 from firsttouch.profile.trace import is_of_a_runtime
 from firsttouch.profile.user_lines import OFFSET
@@ -62,7 +63,7 @@ class HiddenAllocator(Hazard):
 
     def finish(self) -> None:
         run, places = self.state.run, self.state.places
-        program_files = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
+        program_files = {file for block in run.blocks for file in _files_of_the_program(block.site, places)}
         for touched in self.state.touched or ():
             for place, variant in _hidden_place(touched.touches, program_files):
                 row = self.row(variant, "likely", (touched.block, touched.start))
@@ -77,6 +78,16 @@ class HiddenAllocator(Hazard):
             return Coverage(False, "none sampled")
         grounds = {"unknown": str(unknown), "ranges": counted(len(touched), "range")}
         return Coverage(True, "partly sampled", grounds) if unknown else Coverage()
+
+
+def _files_of_the_program(site: CallSite, places: Places) -> Iterator[str]:
+    """The file that allocates a block, and those that lead to this call, which may be in a library of the program's. Of
+    Python only the first: the others are the interpreter and packages.
+    """
+    if site:
+        yield places.of(site).file.partition(OFFSET)[0]
+    if not any(frame.function for frame in site):
+        yield from (frame.file for frame in site)
 
 
 def _hidden_place(touches: RangeTouches, program_files: set[str]) -> Iterator[tuple[TouchPlace, str]]:
