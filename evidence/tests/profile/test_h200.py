@@ -40,6 +40,7 @@ def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no
         *((plain, ["by_line"]), (plain["host"], ["least", "most"]), (plain["touches"], ["of_python", "sure"])),
         (plain["trace"], ["by_process", "damaged", "unfinished", "failed", "untimed"]),
         (plain["gpus"][0], ["allocated", "peak_of"]),
+        *((row["place"], ["near"]) for row in (*plain["trace"]["sites"], *plain["trace"]["alive"][0]["rows"])),
     )
     for part, names in later:
         for name in names:
