@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.calls import call
 from tests.profile import injected, profiles
 from tests.profile.targets import NOBODY, as_nobody, readable
 from tests.profile.trees import tree_of
@@ -143,6 +144,37 @@ def test_what_is_said_of_a_program_with_more_rights_is_what_the_loader_does(
         told, loader = as_nobody(runs)
     assert_states(told, *facts)
     assert bool(told) == bool(facts) == ("cannot be preloaded" not in loader)
+
+
+@pytest.fixture(scope="module")
+def entered(make_once) -> Path:
+    """A folder with a program, its libraries and nothing else."""
+
+    def fill(folder: Path) -> None:
+        source = folder / "main.c"
+        source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 7; }')
+        program = injected.compiled(str(source), folder / "program")
+        listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+        for word in listed.split():
+            if word.startswith("/"):
+                copied = folder / word.lstrip("/")
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(word, copied)
+
+    return make_once("entered", fill)
+
+
+@pytest.mark.parametrize("enter", [["unshare", "-rm"], ["unshare", "-r", "--root={}"]])
+def test_a_program_in_other_namespaces_runs_as_without(
+    entered: Path, tmp_path: Path, enter: list[str], capfd: pytest.CaptureFixture[str]
+):
+    root = any("--root" in word for word in enter)
+    command = [*(word.format(entered) for word in enter), "/program" if root else str(entered / "program")]
+    if shutil.which("unshare") is None or subprocess.run(command, capture_output=True).returncode != 7:
+        pytest.skip("namespaces are not permitted here")
+    done = call("port", "--out", tmp_path / "p", "--", *command)
+    assert (done.returncode, capfd.readouterr().out) == (7, "ran\n")
+    assert_states(done.stderr, "no trace", "exit status 7")
 
 
 def test_broken_programs_tell_nothing_or_something(programs: Path, tmp_path: Path):
