@@ -101,6 +101,24 @@ class WaitingCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+_PROGRAM = "firsttouch.program"
+
+
+class ProgramCommand(TyperCommand):
+    """Keeps what comes behind '--' apart, as the command line of a program: `program_of` has it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[_PROGRAM] = args[place + 1 :]
+        return super().parse_args(ctx, args[:place])
+
+
+def program_of(context: typer.Context) -> list[str]:
+    """The command line behind '--', in a call of a `ProgramCommand`."""
+    command: list[str] = context.meta.get(_PROGRAM, [])
+    return command
+
+
 DevicesOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0 or hip:0; may be repeated."),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from firsttouch.base.errors import UsageError
 from firsttouch.cli.declaration import declare
-from firsttouch.cli.options import AsJsonOption, path, process_of
+from firsttouch.cli.options import AsJsonOption, ProgramCommand, path, process_of, program_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import ProfileCommand, carry_out, every, interval, signals_for_this_thread, write_views
 from firsttouch.profile.programs import help_text
@@ -22,18 +22,12 @@ if TYPE_CHECKING:
 
 EVERY = 8
 """Of how many page faults one is sampled: enough to tell who touched each buffer first."""
-_COMMAND = "firsttouch.advice.port.command"
 
 
-class PortCommand(ProfileCommand):
+class PortCommand(ProgramCommand, ProfileCommand):
     """Tells a command, behind '--', from the directory of a profile."""
 
     faults_every = EVERY
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        place = args.index("--") if "--" in args else len(args)
-        ctx.meta[_COMMAND] = args[place + 1 :]
-        return super().parse_args(ctx, args[:place])
 
 
 ProcessOption: TypeAlias = Annotated[
@@ -135,7 +129,7 @@ def _command_line(
 
     Example: firsttouch port port-1
     """
-    words = context.meta.get(_COMMAND, [])
+    words = program_of(context)
     if bool(words) == (directory is not None):
         wrong = "a directory and a command were given" if words else "there is nothing to port"
         raise UsageError(f"{wrong}; name a command, as in firsttouch port -- ./app, or the directory of a profile")

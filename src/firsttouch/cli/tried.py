@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
 
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.cli.declaration import declare
-from firsttouch.cli.options import AsJsonOption, path
+from firsttouch.cli.options import AsJsonOption, ProgramCommand, path, program_of
 from firsttouch.cli.output import print_failure, print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import signals_for_this_thread
 
@@ -21,17 +20,7 @@ if TYPE_CHECKING:
 
 ROUNDS, MOST_ROUNDS = 5, 1000
 _DEFAULT = "managed,managed+prefetch"
-_COMMAND = "firsttouch.tried.command"
 _MOST_APART = 6
-
-
-class TryCommand(TyperCommand):
-    """Takes what comes behind '--' as the program."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        place = args.index("--") if "--" in args else len(args)
-        ctx.meta[_COMMAND] = args[place + 1 :]
-        return super().parse_args(ctx, args[:place])
 
 
 def _rounds(text: str) -> int:
@@ -69,7 +58,7 @@ def _strategies(text: str) -> list[TriedStrategy]:
     "Run a program as if it had been ported, without editing it.",
     {"try": "advice.tried.findings:TryFindings"},
     function=None,
-    kind=TryCommand,
+    kind=ProgramCommand,
     prints=True,
 )
 def command(
@@ -123,7 +112,7 @@ def command(
 
     Example: firsttouch try --strategy managed,managed+prefetch --rounds 5 -- ./app arg
     """
-    words = context.meta.get(_COMMAND, [])
+    words = program_of(context)
     if not words:
         raise UsageError("there is nothing to try; name a command, as in firsttouch try -- ./app arg")
     names = _strategies(strategy)

@@ -65,9 +65,9 @@ def copies_by_fate(
                 alive.discard((step.block, life.get(step.block, 0)))
         elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             call = sites.of(step) if restored or kept.reasons else None
-            if call in kept.reasons:
-                fates.reasons[number] = kept.reasons[call]
             is_restoring = call in restored
+            if call in kept.reasons and not is_restoring:
+                fates.reasons[number] = kept.reasons[call]
             if is_restoring or (call is not None and kept.keeps(call)):
                 if may_pair(run.blocks[step.device.block], step):
                     (fates.restoring if is_restoring else fates.kept).append(number)
