@@ -228,8 +228,10 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     stay (`stays`), between two buffers. "writes": it is needed after the work, before the CPU writes what the copies
     bring; or after copies to the device that stay, before it writes what they copied. certainty: possible, if it is not
     known that the CPU does that while the work may be under way: it may read after the wait that is `following`, or may
-    have written before the work began. following: where the program waits next, if it asks for nothing of the device
-    before, or of copies to the device that stay, whatever it asks for; None: no such call. copy: the call of the
+    have written before the work began. following: where the program waits next, if nothing may write before what was
+    copied back and is read; or, of copies to the device that stay, and of `unread` ones, whatever comes before; None:
+    no such call. unread: after so many other copies of the call the CPU was seen not to use what was copied, and after
+    none to use it before such a wait, so that it is only possible that it does after these. copy: the call of the
     copies; work: that of the latest work, such as a launch, of `kernel`, or ''; earlier: the calls of other work that
     the wait has to be for; copies: how many times.
     """
@@ -244,6 +246,7 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     copies: int
     records: Sequence[StepRecord]
     stays: bool = False
+    unread: int = 0
 
 
 class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):

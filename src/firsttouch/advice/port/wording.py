@@ -185,7 +185,8 @@ def _doubt(wait: NeededWait) -> str:
         return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
     uses = "it does so" if wait.before == "writes" else "the CPU uses the data"
-    return f", unless {uses} only after the program's next wait{following}"
+    seen = f", as was seen after {counted(wait.unread, 'copy', 'copies')} there" if wait.unread else ""
+    return f", unless {uses} only after the program's next wait{following}{seen}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:
