@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.apis import ApiMemory, ApiWords, words_of
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.port.host_arrays import largest_lives, pageable_bytes
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import (
     CopyCalls,
@@ -22,6 +23,7 @@ from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
+from firsttouch.program.partners import partners
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.records.text import count
@@ -64,7 +66,8 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
             return _edits_of_needless_copies(found, api) or _edits_of_fewer_copies(copies)
-        return _edits_locking(paired, strategy.host_arrays, api.lock, copies)
+        lives = [life for life in largest_lives(run, run.once(partners)) if life.block in {b.number for b in paired}]
+        return _edits_locking(paired, pageable_bytes(lives), strategy.host_arrays, api.lock, copies)
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
     numbers, memory = {block.number for block in paired}, api.memory(strategy)
@@ -129,7 +132,7 @@ def _edits_allocating(blocks: Sequence[PortBlock], memory: ApiMemory) -> Iterato
     """The blocks are allocated as memory of both sides."""
     in_turn = [block for block in blocks if any(partner.window and not partner.kept for partner in block.partners)]
     if whole := [block for block in blocks if block not in in_turn]:
-        replaced = sum(not partner.kept for block in whole for partner in block.partners)
+        replaced = len({partner.array for block in whole for partner in block.partners if not partner.kept})
         text = memory.make.format(buffers=count(len(whole), "buffer"), arrays=count(replaced, "host array"))
         text += f" (needs {memory.needs})" if memory.needs else ""
         yield _edit_of_blocks("allocate", text, whole)
@@ -224,20 +227,20 @@ def _edits_freeing(run: TracedRun, blocks: Container[int], memory: ApiMemory, pl
 
 
 def _edits_locking(
-    blocks: Sequence[PortBlock], allocator: str, lock: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
+    blocks: Sequence[PortBlock], size: int, allocator: str, lock: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
 ) -> list[Edit]:
-    """The host arrays become page-locked. Their lines are known if page faults were sampled; else those of copies are
-    named. lock: what to do with them, in words.
+    """The host arrays become page-locked, bytes of which `size` are not yet. Their lines are known if page faults were
+    sampled; else those of copies are named. lock: what to do with them, in words.
     """
     plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
     touched = [partner for partner in plain if partner.touched is not None]
     if not plain:
         return []
-    size = sum(partner.bytes for partner in plain)
-    text = lock.format(arrays=count(len(plain), "host array"), allocator=allocator)
+    arrays = len({partner.array for partner in plain})
+    text = lock.format(arrays=count(arrays, "host array"), allocator=allocator)
     if len(touched) == len(plain):
         sampled = ", as far as was sampled" if any(partner.may_miss_touches for partner in touched) else ""
         lines = _lines(partner.touched for partner in touched if partner.touched)
-        return [Edit("lock", f"{text}, first touched there{sampled}", lines, len(plain), size)]
+        return [Edit("lock", f"{text}, first touched there{sampled}", lines, arrays, size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
-    return [Edit("lock", f"{text}, which the copies use", lines, len(plain), size)]
+    return [Edit("lock", f"{text}, which the copies use", lines, arrays, size)]
