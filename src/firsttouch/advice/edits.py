@@ -26,6 +26,7 @@ from firsttouch.program.ahead import compute_begins
 from firsttouch.program.partners import partners
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.watched import has_looks
 from firsttouch.records.text import count
 
 
@@ -78,6 +79,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
             found.copy_calls, "map" if memory.mapped else "drop", "dropped",
             "map and unmap the buffers in place of {}" if memory.mapped else memory.drops, "copy", "copies"
         ),
+        *([] if has_looks(run) else _edits_checking(found.copy_calls)),
         *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits, api, memory),
         *_edits_freeing(run, numbers, memory, places),
@@ -177,6 +179,14 @@ def _edits_of_copies(
         also = " (then drop these, and wait for the device there)" if first.unless and fate == "kept" else ""
         lines = _lines(row.place for row in rows)
         yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
+
+
+def _edits_checking(calls: Sequence[CopyCalls]) -> Iterator[Edit]:
+    """What has to be found out where nothing is known of the CPU's use of the arrays."""
+    if rows := [row for row in calls if row.fate == "dropped"]:
+        text = "check how the CPU uses the host arrays between these copies, of which no look was recorded"
+        size, copies = sum(row.bytes for row in rows), sum(row.copies for row in rows)
+        yield Edit("check", text, _lines(row.place for row in rows), copies, size)
 
 
 def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory) -> Iterator[Edit]:

@@ -20,7 +20,6 @@ from firsttouch.advice.port.port_findings import (
 )
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
-from firsttouch.profile.calls import HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
@@ -39,6 +38,7 @@ from firsttouch.program.trace import (
     TracedUse,
     beside_launches,
 )
+from firsttouch.program.watched import has_looks
 
 
 @dataclass
@@ -211,8 +211,7 @@ def port_blocks(
     kept: Mapping[int, Ranges],
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first. kept: the host's bytes that stay beside each."""
-    is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
-    of_cpu = run.once(cpu_uses).blocks if is_watched else None
+    of_cpu = run.once(cpu_uses).blocks if has_looks(run) else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     apart, lives = blocks_told_apart(run.blocks, places.names), largest_lives(run, partners)
     arrays, shared = array_numbers(lives), shared_bytes(lives, kept)

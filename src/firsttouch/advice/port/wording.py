@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from firsttouch.advice.port.places import counted, largest, named_places, summed
 from firsttouch.advice.port.port_findings import (
@@ -252,7 +253,8 @@ class UnseenUse:
     `launches`. not_compared: repeated copies. unwatched: bytes that were copied back, of which it is not known whether
     the CPU used them; unwatched_inputs: that were copied to buffers which kernels may write, of which it is not known
     whether the CPU read them again. gpus: that the blocks are on. strange: launches that name memory which no recorded
-    call allocated; outside: copies of such. pool_files: those from which pools are allocated. is_guessed: no launch
+    call allocated; outside: copies of such. unlooked: whether looks at the host were asked for, of which none was
+    recorded although there are copies; '' else. pool_files: those from which pools are allocated. is_guessed: no launch
     tells what it names.
     """
 
@@ -269,6 +271,7 @@ class UnseenUse:
     gpus: int
     strange: int
     outside: int
+    unlooked: Literal["", "asked", "not asked"] = ""
     pool_files: frozenset[str] = frozenset()
     is_guessed: bool = False
 
@@ -276,6 +279,9 @@ class UnseenUse:
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     hints = [hint for part, hint in _ALLOCATORS.items() if any(part in file for file in unseen.pool_files)]
     more = "".join(f"; {hint}" for hint in hints)
+    if unseen.unlooked:
+        hint = " (use --host)" if unseen.unlooked == "not asked" else ": no look at host memory was recorded"
+        yield f"what the CPU accesses between copies{hint}"
     if unseen.pooled:
         yield (
             f"the single buffers in {counted(unseen.pooled, 'memory pool')}, "
