@@ -264,6 +264,13 @@ def test_whether_the_cpu_writes_while_a_kernel_may_run_is_what_was_seen(calls: C
     assert waits(calls) == ([("writes", certainty, NEXT, LAUNCH)] if certainty else [])
 
 
+def test_that_the_cpu_writes_after_the_launch_and_not_before_it_is_not_seen() -> None:
+    for calls in (filled_twice(watched=True, written=MIB), filled_twice(watched=False, sample=2)):
+        (wait,) = of(calls).waits
+        assert wait.certainty == "likely"
+        assert_states(wait_words(wait), "unless it wrote that before")
+
+
 def test_of_the_first_copy_of_each_part_it_is_not_known_when_its_data_were_written() -> None:
     """Streams take parts of one block in turn, and all data may be written before."""
     calls = Calls()

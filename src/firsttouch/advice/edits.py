@@ -204,12 +204,11 @@ def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory
                 what = "uses the data" if before == "reads" else "writes their arrays"
                 text = f"{to_wait} after these copies, which stay, before the CPU {what}"
             does = "reads" if before == "reads" else "does so"
-            unless = f", unless it {does} only after the program's next wait"
+            text += f", unless it {does} only after the program's next wait" if certainty == "possible" else ""
         else:
             places = [wait.work for wait in rows]
-            text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}"
-            unless = ", unless it wrote that before"
-        text += unless if certainty == "possible" else ""
+            text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}, unless it wrote "
+            text += "that before"
         yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
 
 

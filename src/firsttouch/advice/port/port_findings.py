@@ -25,6 +25,7 @@ KeptBecause: TypeAlias = Literal[
     "written",
     "overwritten",
     "changed",
+    "interleaved",
     "read",
     "restores",
     "prepared",

@@ -50,9 +50,16 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
         "the host array is written after the copy back, and the buffer is used again",
-        "kernels overwrite the whole buffer without reading it, or the array was freed before",
+        "kernels overwrite the whole buffer after that, without reading it, or the array was freed before",
     ),
-    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
+    "interleaved": KeptWords(
+        "the CPU writes the host array and kernels may write the buffer, which is still in use, between two copies",
+        "it writes before kernels that overwrite the whole buffer without reading it",
+    ),
+    "read": KeptWords(
+        "the host array is read again after the copy, and kernels may write the buffer",
+        f"it is read only before these kernels, or {_NO_STALE_READ}",
+    ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
@@ -179,11 +186,11 @@ def wait_words(wait: NeededWait) -> str:
 
 
 def _doubt(wait: NeededWait) -> str:
-    """When a wait is not needed that is only possible, with a comma before it."""
+    """When a wait is not needed, with a comma before it; '' if that is not known of anything."""
+    if wait.before == "writes" and not wait.stays:  # the order of a write and a launch between two copies is not seen
+        return f", unless it wrote that before{', which is not known' if wait.certainty == 'possible' else ''}"
     if wait.certainty != "possible":
         return ""
-    if wait.before == "writes" and not wait.stays:
-        return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
     uses = "it does so" if wait.before == "writes" else "the CPU uses the data"
     seen = f", as was seen after {counted(wait.unread, 'copy', 'copies')} there" if wait.unread else ""
