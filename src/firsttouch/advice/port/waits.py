@@ -10,16 +10,18 @@ another buffer, is waited for only before the CPU writes that array.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from firsttouch.advice.port.cpu_use import cpu_uses
 from firsttouch.advice.port.dropped import CopiesByFate, site_of
 from firsttouch.advice.port.kept import CopyCall, CopySites
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.places import PlaceGroups, Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
-from firsttouch.profile.calls import HostUse, MoveCall, WaitCall
+from firsttouch.profile.calls import HostUse, WaitCall
 from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.program.partners import Partners, joined
@@ -40,7 +42,7 @@ from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 _ANY = -2
 """The block of launches of which it is not known what they use."""
 _FAR = 1000
-"""Steps after a copy up to which a wait is looked for past work that does not write what was copied."""
+"""Past so many pieces of work that do not write what was copied, no wait is looked for."""
 
 
 @dataclass(frozen=True)
@@ -301,37 +303,54 @@ class _Order:
 
     def _look_ahead(self, number: int, block: int | None) -> tuple[int, CallSite | None]:
         """The next wait, or what comes before; the site is None if that is no wait."""
-        frees_later, steps = False, self._run.steps
-        end = len(steps) if block is None or block == _ANY else min(len(steps), number + _FAR)
-        for place in range(number + 1, end):
-            step = steps[place]
-            if type(step) is TracedAllocation:
+        stops, waits = self._stops
+        stops = stops if block is not None else self._wait_steps
+        first = bisect_right(stops, number)
+        for at in range(first, min(len(stops), first + _FAR)):
+            place = stops[at]
+            if (site := waits.get(place)) is not None:
+                return place, site
+            if block == _ANY or (block is not None and self._may_write(place, block)):
+                return place, None
+        return (stops[first + _FAR] if first + _FAR < len(stops) else len(self._run.steps)), None
+
+    @cached_property
+    def _stops(self) -> tuple[list[int], dict[int, CallSite]]:
+        """The steps at which the program waits, or asks for work other than copies to the host that are dropped; and
+        the sites of those at which it waits.
+        """
+        stops, waits, frees_later = list[int](), dict[int, CallSite](), False
+        for number, step in enumerate(self._run.steps):
+            if type(step) is TracedLaunch:
+                if not step.call.captured:
+                    stops.append(number)
+            elif type(step) is TracedAllocation:
                 frees_later = not step.begins and self._is_freed_later(step)
             elif type(step) is WaitCall:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
-                    return place, step.site
-            elif type(step) is TracedCopy or type(step) is TracedFill or type(step) is TracedLaunch:
-                if step.call.captured:
-                    continue
-                if isinstance(step.call, MoveCall) and step.call.blocking and not self._vanishes(place):
-                    return place, step.call.site
-                if block is not None and self._may_write(place, step, block):
-                    return place, None
-        return end, None
+                    stops.append(number)
+                    waits[number] = step.site
+            elif (type(step) is TracedCopy or type(step) is TracedFill) and not step.call.captured:
+                vanishes = number in self._dropped or number in self._shared
+                if step.call.blocking and not vanishes:
+                    waits[number] = step.call.site
+                if not (type(step) is TracedCopy and step.way == "d2h" and number in self._dropped):
+                    stops.append(number)
+        return stops, waits
 
-    def _vanishes(self, number: int) -> bool:
-        """Whether a copy does not make the CPU wait any more."""
-        return number in self._dropped or number in self._shared
+    @cached_property
+    def _wait_steps(self) -> list[int]:
+        return [*self._stops[1]]
 
-    def _may_write(self, number: int, step: TracedLaunch | TracedCopy | TracedFill, block: int) -> bool:
-        """Whether a step may write a block, or shows that the CPU has prepared data before."""
-        if type(step) is TracedCopy and step.way == "d2h" and number in self._dropped:
-            return False
-        if block == _ANY or (type(step) is TracedCopy and (step.way in ("h2d", "h2h") or number in self._shared)):
-            return True
+    def _may_write(self, number: int, block: int) -> bool:
+        """Whether work may write a block, or shows that the CPU has prepared data before."""
+        step = self._run.steps[number]
         if type(step) is TracedLaunch:
             return step.call.arguments is None or any(use.block == block and use.may_write for use in step.uses)
-        return step.target.block == block  # type: ignore[union-attr]
+        assert isinstance(step, TracedCopy | TracedFill)
+        if type(step) is TracedCopy and (step.way in ("h2d", "h2h") or number in self._shared):
+            return True
+        return step.target.block == block
 
 
 def _written_later(run: TracedRun, copies: Sequence[int]) -> dict[int, bool]:
@@ -360,18 +379,11 @@ def needed_waits(
     run: TracedRun, partners: Partners, fates: CopiesByFate, places: Places, record: Callable[[int], StepRecord]
 ) -> list[NeededWait]:
     """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
-    rows: dict[object, list[_Lost]] = {}
-    of_sites: dict[object, list[_Lost]] = {}
-    """The rows by the identities of sites, since it takes long to compare places."""
+    rows = PlaceGroups[_Lost](places)
     for lost in _Order(run, partners, fates, unified=True).go():
-        copy, work = site_of(run, lost.copy), site_of(run, lost.work[-1])
-        sites = lost.before, id(copy), id(work)
-        if (alike := of_sites.get(sites)) is None:
-            key = lost.before, places.in_program(copy), places.in_program(work)
-            alike = of_sites[sites] = rows.setdefault(key, [])
-        alike.append(lost)
+        rows.add(lost, site_of(run, lost.copy), site_of(run, lost.work[-1]), apart=lost.before)
     shared = set(fates.shared)
-    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
+    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.groups.values()]
     return sorted(waits, key=lambda wait: wait.certainty != "likely")
 
 
