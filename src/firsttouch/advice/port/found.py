@@ -47,6 +47,7 @@ from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, failed_rows
 from firsttouch.program.partners import Partners, partners
 from firsttouch.program.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
+from firsttouch.program.watched import has_looks
 
 
 def found(
@@ -197,6 +198,7 @@ def unseen_use(
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(type(step) is TracedLaunch and step.strangers > 0 for step in run.steps),
         outside=run.outside,
+        unlooked="" if has_looks(run) or not state.use.copies else "asked" if state.watched else "not asked",
         is_guessed=run.guesses_arguments,
         pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )
