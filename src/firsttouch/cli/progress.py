@@ -154,6 +154,63 @@ class Waiting:
             self._progress.stop()
 
 
+class Steps:
+    """Says which step of a call is under way, and for how long. On a terminal, stderr has a line for that, which
+    vanishes at the end; elsewhere a line when a step has ended, and every QUIET seconds.
+    """
+
+    def __init__(self) -> None:
+        self._text, self._began = "", time.monotonic()
+        self._progress: Progress | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Steps:
+        if sys.stderr.isatty():
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            from firsttouch.cli.console import Console
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._finish()
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, text: str) -> None:
+        """Begins a step, which ends the one before."""
+        self._finish()
+        is_first, self._text, self._began = not self._text, text, time.monotonic()
+        if self._progress is not None:
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._progress.add_task(printable(text), total=None)
+        if is_first:
+            self._start()
+
+    def _start(self) -> None:
+        """Starts the thread that says it. What it starts takes no signals, which a profiler waits for."""
+        from firsttouch.cli.profile import signals_for_this_thread
+
+        with signals_for_this_thread(), suppress(RuntimeError):
+            if self._progress is not None:
+                self._progress.start()
+            else:
+                threading.Thread(target=self._say, daemon=True).start()
+
+    def _finish(self) -> None:
+        if self._text and self._progress is None:
+            print_stderr(f"firsttouch: {self._text}: {format_seconds(time.monotonic() - self._began)}")
+
+    def _say(self) -> None:
+        while not self._ended.wait(QUIET):
+            if (elapsed := time.monotonic() - self._began) >= QUIET:
+                print_stderr(f"firsttouch: {self._text}: under way for {format_seconds(elapsed)}")
+
+
 class RunProgress:
     """Watches a run. Prints failures at once, and one line per experiment and device when it is finished."""
 
