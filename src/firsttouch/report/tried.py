@@ -98,9 +98,12 @@ def _time_records(findings: TryFindings) -> Iterator[Record]:
 
 def _peak_records(findings: TryFindings) -> Iterator[Record]:
     for row in findings.results:
-        peaks = {"host": row.counts.host_peak if row.counts else 0, "device": row.traced and row.traced.device_peak}
-        for side, peak in peaks.items() if row.time else ():
-            if peak is not None and (peak or side == "device"):
+        if not row.time:
+            continue
+        peaks = [("host", row.counts.host_peak or None)] if row.counts else []
+        peaks += [("device", row.traced.device_peak)] if row.traced else []
+        for side, peak in peaks:
+            if peak is not None:
                 factors = {"strategy": row.strategy, "side": side}
                 yield Record("", "try", "", {**factors}, "B", "ok", counters={"peak_bytes": peak})
 

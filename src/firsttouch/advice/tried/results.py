@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch import _core
-from firsttouch.advice.tried.findings import TryFindings
+from firsttouch.advice.tried.findings import BASELINE, TryFindings
 from firsttouch.advice.tried.stored import PROFILE, read_findings
 from firsttouch.advice.tried.wording import name_of
 from firsttouch.profile.reading import read_header
@@ -33,6 +33,13 @@ def tried_results(directory: Path) -> Results:
         devices=[device],
     )
     return Results(machine, None, [*records(findings)])
+
+
+def call_of(findings: TryFindings) -> str:
+    """The call that tries the same again, without its directory and the program."""
+    strategies = [row.strategy for row in findings.results if row.strategy != BASELINE]
+    tolerance = f" --tolerance {findings.tolerance:g}" if findings.tolerance else ""
+    return f"firsttouch try --strategy {','.join(strategies)} --rounds {findings.rounds}{tolerance}"
 
 
 def records(findings: TryFindings) -> Iterator[Record]:

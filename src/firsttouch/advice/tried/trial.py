@@ -243,10 +243,10 @@ class _Trial:
                 continue
             self._call.tell(f"traced: {strategy}")
             name = f"traced-{strategy}"
-            call = ProfileCall(out=self._runner.folder(name) / PROFILE)
-            run = self._profiled(name, strategy, call, self._traced_plan)
+            folder = self._runner.folder(name) / PROFILE
+            run = self._profiled(name, strategy, ProfileCall(out=folder), self._traced_plan)
             if run.outputs.status == 0:
-                result.traced = traced_memory(read(call.out), strategy, device, counts)
+                result.traced = traced_memory(read(folder), strategy, device, counts)
 
     def _predicted(self) -> Mapping[str, PredictedTime]:
         """By how many seconds strategies are predicted to take longer than the program as it is."""
@@ -288,6 +288,7 @@ class _Trial:
             rounds=self._call.rounds,
             device=gpu_of(self._run, self._recorded.header),
             prices=str(self._call.prices or ""),
+            tolerance=self._call.tolerance,
             pairs=[*_pairs(plan.pairs)],
             apart=[*_apart(plan.apart)],
             checked=self._checked,
