@@ -142,13 +142,12 @@ def command(
 
 
 def _drawn(directory: Path) -> list[str]:
-    """Draws the page of what was tried, and that of the plain traced run. Returns what to print of them."""
-    from firsttouch.advice.tried.stored import PROFILE, RESULT
-    from firsttouch.engine.reporting import write_report
+    """Draws the pages. Returns the paths of what was written, or why it was not."""
+    from firsttouch.advice.tried.stored import RESULT
+    from firsttouch.engine import reporting
 
-    problems = [*filter(None, [write_report(directory / PROFILE), write_report(directory)])]
-    page = [f"firsttouch: {problem}" for problem in problems] or [str(directory / "report.html")]
-    return [str(directory / RESULT), *page]
+    problem = reporting.write_report(directory)
+    return [str(directory / RESULT), f"firsttouch: {problem}" if problem else str(directory / "report.html")]
 
 
 def _directory(words: Sequence[str], out: Path | None) -> Path:

@@ -21,6 +21,7 @@ from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
 from firsttouch.base.units import format_size
+from firsttouch.profile.reading import is_profile
 from firsttouch.records.figures import Bar, Figure
 from firsttouch.records.schema import Record, Summary
 from firsttouch.records.text import count
@@ -29,7 +30,7 @@ from firsttouch.report.draw import KINDS, with_narrow
 from firsttouch.report.drawing import DrawingContext, DrawnFigure
 from firsttouch.report.palette import Palette
 from firsttouch.report.ported import EDIT_HEADS, edit_rows
-from firsttouch.report.profile import PAGE
+from firsttouch.report.profile import PAGE, write_profile
 from firsttouch.report.profile_panels import plain
 from firsttouch.report.profile_tables import DASH
 from firsttouch.report.svg import to_svgs
@@ -172,7 +173,8 @@ def _table(
 
 
 def write_tried(directories: Sequence[Path], output: Path | None = None) -> Path:
-    """Writes the page of a directory of `firsttouch try`, by default into it. Returns its path.
+    """Writes the page of a directory of `firsttouch try`, by default into it, and that of its profile if there is none.
+    Returns the path of the first.
 
     Raises:
         UsageError: There are several, nothing was tried there, or the file cannot be written.
@@ -182,10 +184,12 @@ def write_tried(directories: Sequence[Path], output: Path | None = None) -> Path
     path = output or directories[0] / PAGE
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
-    port = directories[0] / PROFILE / PAGE
+    findings, port = read_findings(directories[0]), directories[0] / PROFILE / PAGE
+    if output is None and not port.is_file() and is_profile(port.parent):
+        write_profile([port.parent])
     link = quote(os.path.relpath(port, path.parent)) if port.is_file() else ""
     try:
-        (write_output if output else write_atomically)(path, encode_text(render(read_findings(directories[0]), link)))
+        (write_output if output else write_atomically)(path, encode_text(render(findings, link)))
     except OSError as error:
         raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
     return path

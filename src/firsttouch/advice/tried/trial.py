@@ -16,7 +16,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
-from firsttouch.advice.profiled import advise_profile, gpu_of
+from firsttouch.advice.profiled import gpu_of
 from firsttouch.advice.tried.edit_list import edits_of_pairs
 from firsttouch.advice.tried.findings import (
     BASELINE,
@@ -36,6 +36,7 @@ from firsttouch.advice.tried.findings import (
 )
 from firsttouch.advice.tried.outputs import OutputJudge
 from firsttouch.advice.tried.plan import Joined, Plan, plan_of
+from firsttouch.advice.tried.predicting import beside, differences
 from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
 from firsttouch.advice.tried.running import NO_RESULT, FinishedRun, Runner
 from firsttouch.advice.tried.stored import PROFILE, write_findings
@@ -118,8 +119,9 @@ class _Trial:
         self._refuse(plan)
         self._check(notes, second)
         self._time()
+        self._compare_outputs([first, second])
         self._trace_strategies(plan.device)
-        findings = self._findings(plan, [first, second], self._predicted())
+        findings = self._findings(plan, self._predicted())
         write_findings(findings, self._call.out)
         return findings
 
@@ -254,30 +256,23 @@ class _Trial:
             return {}
         self._call.tell("predicted")
         try:
-            advice = advise_profile(self._profile, [self._call.prices])
+            return differences(self._profile, self._call.prices)
         except UsageError as error:
             self._call.tell(f"nothing is predicted: {error}")
             return {}
-        if advice.traced is None or (mine := advice.traced.as_it_is) is None:
-            return {}
-        return {
-            row.strategy: PredictedTime(
-                seconds=(row.ms - mine.ms) / 1e3, low=(row.low - mine.ms) / 1e3, high=(row.high - mine.ms) / 1e3
-            )
-            for row in advice.strategies
-        }
 
-    def _findings(
-        self, plan: Plan, plain: Sequence[FinishedRun], predicted: Mapping[str, PredictedTime]
-    ) -> TryFindings:
-        baseline = self._results[BASELINE]
-        others = [run.outputs for run in baseline.differing]
-        judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
-        for strategy, result in self._results.items():
-            if strategy != BASELINE and result.status == "ok":
-                differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
-                if difference := next(differences, None):
-                    result.stop("differs", difference.text)
+    def _compare_outputs(self, plain: Sequence[FinishedRun]) -> None:
+        """What differs between plain runs, or from them under the baseline, proves nothing of a strategy."""
+        others = [run.outputs for run in self._results[BASELINE].differing]
+        self._judge = judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
+        for strategy in self._going():
+            result = self._results[strategy]
+            differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
+            if strategy != BASELINE and (difference := next(differences, None)):
+                result.stop("differs", difference.text)
+
+    def _findings(self, plan: Plan, predicted: Mapping[str, PredictedTime]) -> TryFindings:
+        baseline, judge = self._results[BASELINE], self._judge
         rows = [
             self._row(strategy, result, baseline, predicted.get(strategy)) for strategy, result in self._results.items()
         ]
@@ -313,7 +308,7 @@ class _Trial:
             strategy=strategy,
             status="ok",
             time=_time([run.seconds for run in runs.values()]),
-            predicted=None if longer is None or not none else _after(_time(none).median, longer),
+            predicted=None if longer is None or not none else beside(_time(none).median, longer),
             ratio=ratio,
             compared=_compared(ratio) if ratio else None,
             counts=last.counts,
@@ -342,11 +337,6 @@ def _stdout_to(descriptor: int) -> Iterator[None]:
 def _time(samples: Sequence[float]) -> TriedTime:
     _, median, *_, low, high = _core.summarise(samples)
     return TriedTime(median=median, low=low, high=high, samples=list(samples))
-
-
-def _after(seconds: float, longer: PredictedTime) -> PredictedTime:
-    values = (max(0.0, seconds + value) for value in (longer.seconds, longer.low, longer.high))
-    return PredictedTime(**dict(zip(("seconds", "low", "high"), values, strict=True)))
 
 
 def _to_edit_for(rows: Sequence[TriedResult]) -> TriedStrategy | None:
