@@ -300,6 +300,8 @@ def test_the_directory_is_read_by_the_other_commands(tried: Try, tmp_path: Path)
     assert measured["as it is"] == pytest.approx(1e3 * rows(found)["none"]["time"]["median"])
     printed = call("advise", stored_run("h200-standard"), "--profile", out, "--out", tmp_path / "advice.html").stdout
     assert_states(printed, "tried use", "measured by firsttouch try")
+    beside = call("advise", stored_run("h200-standard"), "--profile", out / "profile", "--json")
+    assert json.loads(beside.stdout)["traced"]["tried"] == json.loads(done.stdout)["traced"]["tried"]
     judged = call("validate", "--tried", out, "--prices", stored_run("h200-standard"), "--json")
     (judgement,) = json.loads(judged.stdout)["measured"]
     assert judgement["points"] == 2

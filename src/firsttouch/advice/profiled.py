@@ -13,7 +13,7 @@ from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.advice.tried.findings import BASELINE
-from firsttouch.advice.tried.stored import is_tried, read_findings
+from firsttouch.advice.tried.stored import directory_of, read_findings
 from firsttouch.advice.tried.wording import why_no_time
 from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME
@@ -43,8 +43,8 @@ def advise_profile(
     if unused_options := [name for name, value in other.items() if value]:
         raise UsageError(f"the trace says what the program does; leave out {', '.join(unused_options)}, or --profile")
     advice = advise_traced(traced_program(profile, process), prices)
-    if advice.traced is not None and is_tried(profile):
-        advice.traced = replace(advice.traced, tried=[*tried_rows(profile)])
+    if advice.traced is not None and (tried := directory_of(profile)) is not None:
+        advice.traced = replace(advice.traced, tried=[*tried_rows(tried)])
     note_equal_devices(advice, records)
     note_conditions(advice, prices)
     return advice

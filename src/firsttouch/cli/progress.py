@@ -128,6 +128,17 @@ def _screen() -> _Screen:
     return _ProgressBar() if sys.stderr.isatty() else _PlainProgress()
 
 
+def _elapsed_time(refresh_per_second: float = 10) -> Progress:
+    """A line with what is done and the time until now, which vanishes at the end."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from firsttouch.cli.console import Console
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, refresh_per_second=refresh_per_second)
+
+
 class Waiting:
     """Use while one thing is done that takes seconds. On a terminal, stderr has a line with the time until now, which
     vanishes at the end; elsewhere nothing.
@@ -140,12 +151,7 @@ class Waiting:
     def __enter__(self) -> None:
         if not sys.stderr.isatty():
             return
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        from firsttouch.cli.console import Console
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = _elapsed_time()
         self._progress.add_task(printable(self._text), total=None)
         self._progress.start()
 
@@ -166,12 +172,7 @@ class Steps:
 
     def __enter__(self) -> Steps:
         if sys.stderr.isatty():
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            from firsttouch.cli.console import Console
-
-            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress = _elapsed_time(refresh_per_second=1)  # seldom, since it takes time from what is timed
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, TextIO, get_args
 
 import typer
 
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import AsJsonOption, ProgramCommand, path, program_of
-from firsttouch.cli.output import print_failure, print_json, print_stdout
+from firsttouch.cli.output import print_failure, print_json, print_stdout, text_width
 from firsttouch.cli.profile import signals_for_this_thread
 
 if TYPE_CHECKING:
@@ -164,27 +165,33 @@ def _directory(words: Sequence[str], out: Path | None) -> Path:
         return out
 
 
-def lines(findings: TryFindings, files: Sequence[str] = ()) -> list[str]:
+def lines(findings: TryFindings, files: Sequence[str] = (), stream: TextIO | None = None) -> list[str]:
     """The findings in words. files: the paths of what was written, named last."""
     from firsttouch.advice.tried import wording
 
     no_time = [row for row in findings.results if row.time is None]
     checked = wording.checked_text(findings)
+    width = text_width(stream)
     return [
-        findings.summary,
-        *_plan_lines(findings),
-        *([f"  checked: {checked}"] if checked else []),
+        *_wrapped([findings.summary, *_plan_lines(findings), *([f"  checked: {checked}"] if checked else [])], width),
         "",
         *_table(wording.times(findings)),
-        *(f"  {row.strategy}: no time: {wording.why_no_time(row)}" for row in no_time),
+        *_wrapped((f"  {row.strategy}: no time: {wording.why_no_time(row)}" for row in no_time), width),
         "",
         *_table(wording.memory(findings)),
-        *(f"  {text}" for text in wording.memory_notes(findings)),
+        *_wrapped((f"  {text}" for text in wording.memory_notes(findings)), width),
         "",
-        *_edit_lines(findings),
-        *(f"  {text}" for text in wording.output_lines(findings)),
+        *_wrapped(_edit_lines(findings), width),
+        *_wrapped((f"  {text}" for text in wording.output_lines(findings)), width),
         *files,
     ]
+
+
+def _wrapped(rows: Iterable[str], width: int) -> Iterator[str]:
+    """The rows, long ones on several lines, of which the further ones are indented."""
+    for row in rows:
+        indent = " " * (len(row) - len(row.lstrip()) + 2)
+        yield from textwrap.wrap(row, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _plan_lines(findings: TryFindings) -> Iterator[str]:

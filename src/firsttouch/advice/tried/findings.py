@@ -75,7 +75,8 @@ memory, of which it is not known how much was there.
 
 
 class TracedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a strategy under `profile --trace`, which is not timed. directory: its profile.
+    """A run of a strategy under `profile --trace`, which is not timed. directory: its profile, in that of
+    `try`.
 
     device_peak: bytes at most, as `device_source` has them; None: unseen. pages_in, pages_back: bytes of managed memory
     that the driver moved to the device and back, and gpu_faults, cpu_faults, as CUPTI counts them; None: unseen.

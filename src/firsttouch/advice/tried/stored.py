@@ -19,6 +19,14 @@ def is_tried(directory: Path) -> bool:
     return (directory / RESULT).is_file()
 
 
+def directory_of(profile: Path) -> Path | None:
+    """The directory of `try` that has a profile, or is named in its place; None if none does."""
+    around = profile.absolute().parent
+    if is_tried(profile):
+        return profile
+    return around if profile.absolute() == around / PROFILE and is_tried(around) else None
+
+
 def write_findings(findings: TryFindings, directory: Path) -> None:
     write_atomically(directory / RESULT, encode_json(findings) + b"\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from firsttouch.advice.tried.findings import PeakSource, TracedMemory, TriedStrategy
 from firsttouch.advice.tried.recorded import RunCounts
@@ -16,14 +17,16 @@ from firsttouch.profile.untraced import trace_layer, why_untraced
 _SYSTEM = "CUPTI does not say which pages of malloc's memory move"
 
 
-def traced_memory(profile: Profile, strategy: TriedStrategy, device: int, counts: RunCounts | None) -> TracedMemory:
-    """device: the number of the GPU. counts: what the library counted in a timed run."""
+def traced_memory(
+    profile: Profile, strategy: TriedStrategy, device: int, counts: RunCounts | None, within: Path
+) -> TracedMemory:
+    """device: the number of the GPU. counts: what the library counted in a timed run. within: the directory of all."""
     summary = summarise(profile, None)
     peak, source = _device_peak(profile, summary, device, counts)
     unknown = [*_why_no_pages(profile, strategy)]
     sums = None if unknown else unified_memory(event for journal in profile.journals for event in journal.events)
     return TracedMemory(
-        directory=str(profile.directory),
+        directory=str(profile.directory.absolute().relative_to(within.absolute())),
         device_peak=peak,
         device_source=source,
         pages_in=sums.h2d.bytes if sums else None,

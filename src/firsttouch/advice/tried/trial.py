@@ -239,16 +239,19 @@ class _Trial:
             result = self._results[strategy]
             if not result.runs:
                 continue
-            counts = result.runs[max(result.runs)].counts
             if strategy == BASELINE:
-                result.traced = traced_memory(read(self._profile), strategy, device, counts)
+                result.traced = self._memory(self._profile, strategy, device)
                 continue
             self._call.tell(f"traced: {strategy}")
             name = f"traced-{strategy}"
             folder = self._runner.folder(name) / PROFILE
             run = self._profiled(name, strategy, ProfileCall(out=folder), self._traced_plan)
             if run.outputs.status == 0:
-                result.traced = traced_memory(read(folder), strategy, device, counts)
+                result.traced = self._memory(folder, strategy, device)
+
+    def _memory(self, profile: Path, strategy: TriedStrategy, device: int) -> TracedMemory:
+        runs = self._results[strategy].runs
+        return traced_memory(read(profile), strategy, device, runs[max(runs)].counts, self._call.out)
 
     def _predicted(self) -> Mapping[str, PredictedTime]:
         """By how many seconds strategies are predicted to take longer than the program as it is."""

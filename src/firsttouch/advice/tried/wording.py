@@ -13,7 +13,7 @@ from firsttouch.advice.tried.findings import (
     TriedTime,
     TryFindings,
 )
-from firsttouch.base.units import format_seconds, format_size
+from firsttouch.base.units import format_interval, format_seconds, format_size
 from firsttouch.profile.program_names import program_name
 from firsttouch.records.text import count, join_names
 
@@ -145,8 +145,7 @@ def seconds_text(value: TriedTime | PredictedTime | None) -> str:
     if value is None:
         return ""
     middle = value.median if isinstance(value, TriedTime) else value.seconds
-    ends = f" ({format_seconds(value.low)} to {format_seconds(value.high)})"
-    return f"{format_seconds(middle)}{ends if has_interval(value) else ''}"
+    return format_interval(middle, value.low, value.high) if has_interval(value) else format_seconds(middle)
 
 
 def ratio_text(row: TriedResult) -> str:
