@@ -50,7 +50,10 @@ from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedRun
 from firsttouch.records.text import count, join_names
 
-_FAULTS, _LEAST_ROUNDS = 8, 3
+_FAULTS, _LEAST_ROUNDS = 8, 5
+"""Of how many page faults one is sampled. From how many rounds on it is said which is faster: in fewer, all may be on
+the same side by chance.
+"""
 _NO_PAIR = "no array and block of the program can be one memory"
 
 
