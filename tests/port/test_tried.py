@@ -231,6 +231,28 @@ def test_predictions_stand_beside_the_times(tried: Try) -> None:
     assert predicted["managed-device"] is None  # no strategy of a port
 
 
+@pytest.mark.parametrize("kind", ["nowhere", "an empty folder", "a file", "a folder with a broken file"])
+def test_what_has_no_prices_is_refused_before_anything_runs(tried: Try, tmp_path: Path, kind: str) -> None:
+    prices = tmp_path / "prices"
+    if kind == "a file":
+        prices.touch()
+    elif kind != "nowhere":
+        prices.mkdir()
+    if kind == "a folder with a broken file":
+        (prices / "results.jsonl").write_text("{")
+    found = tried("vecadd", "--prices", str(prices))
+    assert found["status"] == 2
+    assert_states(found["error"]["message"], "prices")
+    assert not (tmp_path / "out/profile").exists()
+
+
+def test_results_without_the_prices_of_copies_leave_the_times(tried: Try) -> None:
+    found = tried("vecadd", "--prices", str(stored_run("h200-message")), strategies=("managed",))
+    assert found["not_predicted"]
+    assert rows(found)["managed"]["predicted"] is None
+    assert rows(found)["managed"]["time"]["median"] > 0
+
+
 def test_peaks_and_pages_are_of_a_traced_run(tried: Try) -> None:
     """The stand-in for CUPTI has the same events in each buffer that it delivers, whatever the program does."""
     found = rows(tried("vecadd", STANDIN_CUPTI_REPEAT="1"))

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -165,18 +165,16 @@ def _directory(words: Sequence[str], out: Path | None) -> Path:
         return out
 
 
-def lines(findings: TryFindings, files: Sequence[str] = (), stream: TextIO | None = None) -> list[str]:
+def lines(findings: TryFindings, files: Sequence[str] = ()) -> list[str]:
     """The findings in words. files: the paths of what was written, named last."""
     from firsttouch.advice.tried import wording
 
-    no_time = [row for row in findings.results if row.time is None]
-    checked = wording.checked_text(findings)
-    width = text_width(stream)
+    checked, width = wording.checked_text(findings), text_width()
     return [
         *_wrapped([findings.summary, *_plan_lines(findings), *([f"  checked: {checked}"] if checked else [])], width),
         "",
         *_table(wording.times(findings)),
-        *_wrapped((f"  {row.strategy}: no time: {wording.why_no_time(row)}" for row in no_time), width),
+        *_wrapped((f"  {text}" for text in wording.why_not_there(findings)), width),
         "",
         *_table(wording.memory(findings)),
         *_wrapped((f"  {text}" for text in wording.memory_notes(findings)), width),

@@ -120,7 +120,8 @@ def _times(findings: TryFindings) -> AdviceTable:
         f"Medians of the rounds, with 95 % intervals; {BASELINE}: the library changes nothing. A strategy whose output "
         "differs has no time."
     )
-    table = _table("times", "Times", heads, [*rows, *without], [note])
+    notes = [note, *([f"Not predicted: {findings.not_predicted}."] if findings.not_predicted else [])]
+    table = _table("times", "Times", heads, [*rows, *without], [plain(text, _LONGEST) for text in notes])
     timed = [[cell.replace(" ", _NO_BREAK) for cell in cells] for cells in table.rows[: len(rows)]]
     return replace(table, rows=[*timed, *table.rows[len(rows) :]])
 

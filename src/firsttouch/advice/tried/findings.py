@@ -137,9 +137,9 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
 
     directory: where the runs are kept; rounds, tolerance: asked for. device: the title of the GPU, '' if unknown.
     pairs: that were one memory where a strategy unifies. checked: None if no strategy does. outputs: of plain runs.
-    prices: the results of the run by which times are predicted; '' without. edits: what `edits_for` needs changed in
-    the source, for the pairs alone: the fastest strategy that was timed and has one memory for them, or page-locks
-    arrays and is faster. None if there is none.
+    prices: the results of the run by which times are predicted, '' without; not_predicted: why they are not. edits:
+    what `edits_for` needs changed in the source, for the pairs alone: the fastest strategy that was timed and has one
+    memory for them, or page-locks arrays and is faster. None if there is none.
     """
 
     directory: str
@@ -148,6 +148,7 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     device: str = ""
     prices: str = ""
     tolerance: float = 0.0
+    not_predicted: str = ""
     pairs: Sequence[TriedPair]
     apart: Sequence[PairApart]
     checked: CheckedCopies | None

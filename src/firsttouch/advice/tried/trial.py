@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch import _core
+from firsttouch.advice.advisor import prices_under
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
 from firsttouch.advice.profiled import gpu_of
@@ -94,6 +95,8 @@ def try_program(call: TryCall) -> TryFindings:
     Raises:
         UsageError: The call was wrong, or the program is none that can be tried.
     """
+    if call.prices is not None:
+        prices_under([call.prices], None, {})  # refuses what has none, before anything runs
     return _Trial(call).go()
 
 
@@ -105,6 +108,7 @@ class _Trial:
         self._plan_file, self._traced_plan = (call.out.absolute() / name for name in ("plan", "plan-traced"))
         self._results = {strategy: _Result() for strategy in dict.fromkeys((BASELINE, *call.strategies))}
         self._checked: CheckedCopies | None = None
+        self._not_predicted = ""
 
     def go(self) -> TryFindings:
         tell = self._call.tell
@@ -264,7 +268,7 @@ class _Trial:
         try:
             return differences(self._profile, self._call.prices)
         except UsageError as error:
-            self._call.tell(f"nothing is predicted: {error}")
+            self._not_predicted = str(error)
             return {}
 
     def _compare_outputs(self, plain: Sequence[FinishedRun]) -> None:
@@ -290,6 +294,7 @@ class _Trial:
             device=gpu_of(self._run, self._recorded.header),
             prices=str(self._call.prices or ""),
             tolerance=self._call.tolerance,
+            not_predicted=self._not_predicted,
             pairs=[*_pairs(plan.pairs)],
             apart=[*_apart(plan.apart)],
             checked=self._checked,

@@ -93,6 +93,15 @@ def memory_notes(findings: TryFindings) -> Iterator[str]:
         yield f"unseen{of}: {text}"
 
 
+def why_not_there(findings: TryFindings) -> Iterator[str]:
+    """Why strategies have no time, and nothing a prediction."""
+    for row in findings.results:
+        if row.time is None:
+            yield f"{row.strategy}: no time: {why_no_time(row)}"
+    if findings.not_predicted:
+        yield f"not predicted: {findings.not_predicted}"
+
+
 def why_no_time(row: TriedResult) -> str:
     return f"{_STATUS.get(row.status, '')}{row.reason}"
 
