@@ -277,8 +277,8 @@ class _Trial:
         self._judge = judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
         for strategy in self._going():
             result = self._results[strategy]
-            differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
-            if strategy != BASELINE and (difference := next(differences, None)):
+            found = filter(None, (judge.difference(run.outputs) for run in result.differing))
+            if strategy != BASELINE and (difference := next(found, None)):
                 result.stop("differs", difference.text)
 
     def _findings(self, plan: Plan, predicted: Mapping[str, PredictedTime]) -> TryFindings:
