@@ -70,8 +70,8 @@ class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class ProcessNotes:
-    """arrays, blocks: in their order. left: why the run left the plan, '' if it did not. counts: None of a process that
-    did not end by itself.
+    """arrays, blocks: in their order. left: why the run left the plan, '' if it did not. impossible: why this machine
+    cannot give it the memory of its strategy, '' if it can. counts: None of a process that did not end by itself.
     """
 
     pid: int
@@ -79,6 +79,7 @@ class ProcessNotes:
     blocks: list[NotedBlock] = field(default_factory=list)
     copies: list[NotedCopy] = field(default_factory=list)
     left: str = ""
+    impossible: str = ""
     counts: RunCounts | None = None
 
 
@@ -103,6 +104,8 @@ def _read(path: Path) -> ProcessNotes:
             notes.copies.append(NotedCopy(words[0] == "d", int(words[1]), int(words[2]), words[3]))
         elif kind == "X":
             notes.left = " ".join(words)
+        elif kind == "U":
+            notes.impossible = " ".join(words)
         elif kind == "S":
             notes.counts = RunCounts(**{name: int(value) for name, _, value in (word.partition("=") for word in words)})
     return notes
