@@ -7,8 +7,6 @@
 
 namespace firsttouch::tried {
 
-enum class Side { host, device };
-
 // An allocation that is watched. pair: its number in the plan, -1 for none. is_ours: its memory is this library's.
 // is_page_locked: by the program itself.
 struct Block {
@@ -25,7 +23,8 @@ std::optional<Block> find(Address address, Side side);
 // Whether an address may be one of an array that is watched. Takes no lock.
 bool may_be_array(Address address);
 
-// The allocation that is made now, by its callers; a key of 0 is that of one which is not watched.
+// The allocation that is made now, by its callers; a key of 0 is that of one which is not watched. Callers are not
+// looked for where the plan names none of that size.
 Known known_now(std::uint64_t bytes, Role role);
 // The memory that the plan gives an allocation, and its pair; 0 if it gives none.
 Address planned(const Known& known, std::uint64_t bytes, Side side, int& pair);

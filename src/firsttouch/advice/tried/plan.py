@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from firsttouch.advice.port.dropped import CopiesByFate, copies_by_fate
@@ -15,11 +15,12 @@ from firsttouch.advice.port.rules.concurrent_access import ConcurrentAccess
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.advice.tried.recorded import UNWATCHED, Known, NotedBlock, ProcessNotes
 from firsttouch.profile.traced import CallerTable, CallLocation
-from firsttouch.program.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
 
 Apart: TypeAlias = Literal[
     "offsets",
     "rows",
+    "batched",
     "place",
     "allocated",
     "devices",
@@ -39,6 +40,7 @@ Apart: TypeAlias = Literal[
 SENTENCES: Mapping[Apart, str] = {
     "offsets": "copies join other offsets: a window or a part",
     "rows": "rows are copied, with gaps between them",
+    "batched": "the array or the block is copied in a batch, which is not tried",
     "place": "the host's side is no array of at least 64 KiB from malloc or page-locked memory: it is small, on the "
     "stack, static, of a mapped file, or a part of a pool",
     "allocated": "the block is allocated by a call that is not tried, such as cudaMallocAsync or cudaMallocPitch",
@@ -93,13 +95,17 @@ class Joined:
 @dataclass
 class Plan:
     """pairs: that become one; apart: that stay, of those that copies join. device: the number of the GPU. is_hip: the
-    program uses HIP.
+    program uses HIP. within: source and target of copies on the device. filled: blocks that are filled. queries: as of
+    `ProcessNotes`.
     """
 
     pairs: list[Joined] = field(default_factory=list)
     apart: list[Joined] = field(default_factory=list)
     device: int = 0
     is_hip: bool = False
+    within: Collection[tuple[Known, Known]] = ()
+    filled: Collection[Known] = ()
+    queries: Mapping[str, bool | None] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -123,6 +129,10 @@ class Plan:
                     lines.append(f"copy {way} {_words(host_known)} {_words(block_known)}")
         arrays = {id(joined.array): joined.array for joined in (*self.pairs, *self.apart) if joined.array}
         lines += [f"array {_words(array.known)} {array.bytes}" for array in arrays.values()]
+        lines += [f"block {size}" for size in sorted({joined.block.bytes for joined in self.apart if joined.block})]
+        lines += [f"within {_words(source)} {_words(target)}" for source, target in self.within]
+        lines += [f"fill {_words(known)}" for known in self.filled]
+        lines += [f"query {int(is_block)} {key}" for key, is_block in self.queries.items() if is_block is not None]
         return "\n".join(lines) + "\n"
 
 
@@ -135,8 +145,9 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
     state = program_state(run, names, watched=watched)
     rows, _ = search(state)
     fates = copies_by_fate(run, state.all_partners, {repeat.copy for repeat in state.repeated.restoring()})
-    joined, launched = _joined(run, state.places, notes)
-    _keep_by_shape(run, joined, launched)
+    found = _Found(run, state.places, notes)
+    joined = [*found.joined.values()]
+    _keep_by_shape(run, joined, found.launched)
     _keep_by_fate(run, joined, fates)
     concurrent = {block for row in rows if row.rule is ConcurrentAccess and row.to_fix for block in row.blocks}
     filled = {run.steps[row.copy].device.block for row in fates.fills}  # type: ignore[union-attr]
@@ -145,7 +156,7 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
             each.keep("concurrent")
         if each.number in filled:
             each.keep("filled")
-    return _chosen(joined, run)
+    return replace(_chosen(joined, run), within=found.within, filled=found.filled)
 
 
 class _Alive:
@@ -182,45 +193,65 @@ def _allocated_at(blocks: Sequence[NotedBlock], t: float, *, is_hip: bool) -> No
     return blocks[place] if 0 <= place < len(blocks) else None
 
 
-def _joined(run: TracedRun, places: Places, notes: ProcessNotes) -> tuple[list[Joined], dict[int, float]]:
-    """What copies join, and when a launch may first have written each block, by the identity of its notes."""
-    noted: defaultdict[int, list[NotedBlock]] = defaultdict(list)
-    for each_block in notes.blocks:
-        noted[each_block.address].append(each_block)
-    now: dict[int, NotedBlock | None] = {}
-    is_hip = "HIP" in run.apis
-    sites: dict[int, CallLocation] = {}
-    arrays = _Alive(notes.arrays)
-    found: dict[tuple[int, int, int], Joined] = {}
-    launched: dict[int, float] = {}
-    for number, step in enumerate(run.steps):
-        if type(step) is TracedAllocation and step.begins:
-            traced = run.blocks[step.block]
-            known = noted.get(step.call.address) if traced.kind == "device" else None
-            is_whole = known and not step.offset and traced.in_pool == ""
-            now[step.block] = _allocated_at(known, step.call.t, is_hip=is_hip) if known and is_whole else None
-            sites[step.block] = places.in_program(step.call.site)
-        elif type(step) is TracedLaunch:
-            for use in step.uses:
-                if use.may_write and (block_now := now.get(use.block)) is not None:
-                    launched.setdefault(id(block_now), step.call.t)
-        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-            traced_block = step.device.block
-            address = step.call.source if step.way == "h2d" else step.call.target
-            array = arrays.at(time_of(step), address)
-            block = now.get(traced_block)
-            key = id(array) if array else 0, id(block) if block else 0, traced_block
-            each = found.setdefault(key, Joined(array, block, traced_block))
-            if each.place is None:
-                each.place, each.block_place = places.in_program(step.call.site), sites.get(traced_block)
-            each.copies.append(number)
-            if step.way == "h2d":
-                each.bytes_in += step.device.total
-            else:
-                each.bytes_back += step.device.total
-            if array is not None and address - array.address != step.device.start:
-                each.keep("offsets")
-    return [*found.values()], launched
+class _Found:
+    """What a traced run has of noted arrays and blocks. joined: what copies join. launched: when a launch may first
+    have written each block, by the identity of its notes. within, filled: as of `Plan`.
+    """
+
+    def __init__(self, run: TracedRun, places: Places, notes: ProcessNotes) -> None:
+        self.joined: dict[tuple[int, int, int], Joined] = {}
+        self.launched: dict[int, float] = {}
+        self.within: dict[tuple[Known, Known], None] = {}
+        self.filled: dict[Known, None] = {}
+        self._run, self._places = run, places
+        self._noted: defaultdict[int, list[NotedBlock]] = defaultdict(list)
+        for block in notes.blocks:
+            self._noted[block.address].append(block)
+        self._arrays = _Alive(notes.arrays)
+        self._now: dict[int, NotedBlock | None] = {}
+        self._sites: dict[int, CallLocation] = {}
+        for number, step in enumerate(run.steps):
+            if type(step) is TracedAllocation and step.begins:
+                self._allocated(step)
+            elif type(step) is TracedLaunch:
+                for use in step.uses:
+                    if use.may_write and (written := self._now.get(use.block)) is not None:
+                        self.launched.setdefault(id(written), step.call.t)
+            elif type(step) is TracedFill:
+                self.filled[self._known(step.target.block)] = None
+            elif type(step) is TracedCopy and step.way == "d2d":
+                self.within[self._known(step.source.block), self._known(step.target.block)] = None
+            elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+                self._copied(number, step)
+
+    def _known(self, block: int) -> Known:
+        now = self._now.get(block)
+        return now.known if now else UNWATCHED
+
+    def _allocated(self, step: TracedAllocation) -> None:
+        traced = self._run.blocks[step.block]
+        known = self._noted.get(step.call.address) if traced.kind == "device" else None
+        is_whole = known and not step.offset and traced.in_pool == ""
+        is_hip = "HIP" in self._run.apis
+        self._now[step.block] = _allocated_at(known, step.call.t, is_hip=is_hip) if known and is_whole else None
+        self._sites[step.block] = self._places.in_program(step.call.site)
+
+    def _copied(self, number: int, step: TracedCopy) -> None:
+        traced_block = step.device.block
+        address = step.call.source if step.way == "h2d" else step.call.target
+        array = self._arrays.at(time_of(step), address)
+        block = self._now.get(traced_block)
+        key = id(array) if array else 0, id(block) if block else 0, traced_block
+        each = self.joined.setdefault(key, Joined(array, block, traced_block))
+        if each.place is None:
+            each.place, each.block_place = self._places.in_program(step.call.site), self._sites.get(traced_block)
+        each.copies.append(number)
+        if step.way == "h2d":
+            each.bytes_in += step.device.total
+        else:
+            each.bytes_back += step.device.total
+        if array is not None and address - array.address != step.device.start:
+            each.keep("offsets")
 
 
 def _keep_by_shape(run: TracedRun, joined: Sequence[Joined], launched: Mapping[int, float]) -> None:
@@ -240,6 +271,8 @@ def _keep_by_shape(run: TracedRun, joined: Sequence[Joined], launched: Mapping[i
             each.keep("graph")
         if traced.is_of_vendor:
             each.keep("library")
+        if (each.array and each.array.batched) or (each.block and each.block.batched):
+            each.keep("batched")
         if each.block is None:
             each.keep("allocated")
         if each.array is None:
