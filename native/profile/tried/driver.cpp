@@ -60,9 +60,9 @@ void check_managed(std::uint64_t bytes) {
     const std::uint64_t free = free_at_first - std::min<std::uint64_t>(free_at_first, counts().device);
     const std::uint64_t most = settings().most_managed == 0 ? free : std::min(free, settings().most_managed);
     if (counts().managed + bytes > most)
-        leave("%llu MiB of managed memory are more than the %llu MiB that the device has free, or that "
-              "FIRSTTOUCH_MAX_MANAGED allows",
-              static_cast<Number>((counts().managed + bytes) >> 20), static_cast<Number>(most >> 20));
+        give_up("%llu MiB of managed memory are more than the %llu MiB that the device has free, or that "
+                "FIRSTTOUCH_MAX_MANAGED allows",
+                static_cast<Number>((counts().managed + bytes) >> 20), static_cast<Number>(most >> 20));
 }
 
 Address get_managed(std::uint64_t bytes, const Pair* pair) {
@@ -137,7 +137,7 @@ Address get_memory(std::uint64_t bytes, const Pair* pair) {
         const int asked = settings().is_hip ? hip_reaches_plain_memory : reaches_plain_memory;
         ask_driver<"cuDeviceGetAttribute">(&reaches, asked, settings().device);
         if (reaches == 0)
-            leave("the GPU cannot reach memory of malloc (pageableMemoryAccess is 0: no HMM, ATS or XNACK)");
+            give_up("the GPU cannot reach memory of malloc (pageableMemoryAccess is 0: no HMM, ATS or XNACK)");
         void* const base =
             mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return base == MAP_FAILED ? 0 : reinterpret_cast<Address>(base);

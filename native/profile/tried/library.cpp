@@ -140,6 +140,16 @@ unsigned long long host_peak() {
     return kibibytes << 10;
 }
 
+// kind: of the line of the record.
+[[noreturn]] void end_run(char kind, const char* what, const char* format, va_list words) {
+    const Inside inside;
+    char sentence[512];
+    vsnprintf(sentence, sizeof sentence, format, words);
+    if (record >= 0) dprintf(record, "%c %s\n", kind, sentence);
+    dprintf(STDERR_FILENO, "firsttouch try: %s: %s\n", what, sentence);
+    _exit(no_result);
+}
+
 __attribute__((destructor)) void finish() {
     if (record < 0 || settings().mode == Mode::record || getpid() != owner) return;
     const Inside inside;
@@ -172,15 +182,15 @@ void note(const char* format, ...) {
 }
 
 void leave(const char* format, ...) {
-    const Inside inside;
-    char sentence[512];
     va_list words;
     va_start(words, format);
-    vsnprintf(sentence, sizeof sentence, format, words);
-    va_end(words);
-    if (record >= 0) dprintf(record, "X %s\n", sentence);
-    dprintf(STDERR_FILENO, "firsttouch try: the run has left the plan: %s\n", sentence);
-    _exit(left_the_plan);
+    end_run('X', "the run has left the plan", format, words);
+}
+
+void give_up(const char* format, ...) {
+    va_list words;
+    va_start(words, format);
+    end_run('U', "the strategy is not possible here", format, words);
 }
 
 }  // namespace firsttouch::tried

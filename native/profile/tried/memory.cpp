@@ -117,7 +117,7 @@ Address planned(const Known& known, std::uint64_t bytes, Side side, int& number)
     bool& has_had = side == Side::host ? pair.has_had_host : pair.has_had_device;
     if (has_had || bytes != (side == Side::host ? pair.host_bytes : pair.device_bytes)) return 0;
     if (pair.base == 0) pair.base = get_memory(pair.bytes(), &pair);
-    if (pair.base == 0) leave("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
+    if (pair.base == 0) give_up("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
     if (pair.users++ > 0) counts().joined_bytes += std::min(pair.host_bytes, pair.device_bytes);
     has_had = true, number = static_cast<int>(place->second);
     return pair.base;

@@ -18,7 +18,7 @@ using Address = std::uint64_t;
 using Result = int;  // of the driver, 0 for success
 using Stream = void*;
 
-constexpr int left_the_plan = 96;  // the exit status of a run that is no result
+constexpr int no_result = 96;  // the exit status of a run that is none
 
 enum class Mode { off, record, run };  // off: nothing is changed, nor noted
 enum class Side { host, device };
@@ -115,7 +115,10 @@ void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // Whether the program has an array now that is memory of this library.
 bool has_array_of_ours();
 
-// Ends the process, since nothing that it did from here on would be a result.
+// Ends the process, since nothing that it did from here on would be a result: it does what the plan does not have.
 [[noreturn]] void leave(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Ends the process, since this machine cannot give it the memory of the strategy.
+[[noreturn]] void give_up(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace firsttouch::tried

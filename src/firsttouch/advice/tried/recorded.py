@@ -72,8 +72,9 @@ class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass
 class ProcessNotes:
     """arrays, blocks: in their order. queries: by the callers that ask of what kind memory is, whether that was a block
-    of the device; None of those that ask about both sides. left: why the run left the plan, '' if it did not. counts:
-    None of a process that did not end by itself.
+    of the device; None of those that ask about both sides. left: why the run left the plan, '' if it did not.
+    impossible: why this machine cannot give it the memory of its strategy, '' if it can. counts: None of a process that
+    did not end by itself.
     """
 
     pid: int
@@ -82,6 +83,7 @@ class ProcessNotes:
     copies: list[NotedCopy] = field(default_factory=list)
     queries: dict[str, bool | None] = field(default_factory=dict)
     left: str = ""
+    impossible: str = ""
     counts: RunCounts | None = None
 
 
@@ -111,6 +113,8 @@ def _read(path: Path) -> ProcessNotes:
             notes.copies.append(NotedCopy(words[0] == "d", int(words[1]), int(words[2]), words[3]))
         elif kind == "X":
             notes.left = " ".join(words)
+        elif kind == "U":
+            notes.impossible = " ".join(words)
         elif kind == "S":
             notes.counts = RunCounts(**{name: int(value) for name, _, value in (word.partition("=") for word in words)})
     return notes

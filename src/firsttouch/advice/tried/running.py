@@ -24,8 +24,8 @@ ASKED, FOLDER, PLAN, CHECK, MOST = (
     "FIRSTTOUCH_TRY_CHECK",
     "FIRSTTOUCH_TRY_MOST",
 )
-LEFT_THE_PLAN = 96
-"""The exit status of a run that left the plan."""
+NO_RESULT = 96
+"""The exit status of a run that left the plan, or whose strategy is not possible here."""
 _LEAST_SECONDS, _TIMES_PLAIN = 60.0, 20.0
 
 
@@ -50,6 +50,11 @@ class FinishedRun:
     def left(self) -> str:
         """Why the run left the plan; '' if it did not."""
         return next((notes.left for notes in self.notes if notes.left), "")
+
+    @property
+    def impossible(self) -> str:
+        """Why this machine cannot give the run the memory of its strategy; '' if it can."""
+        return next((notes.impossible for notes in self.notes if notes.impossible), "")
 
 
 class Runner:

@@ -34,7 +34,7 @@ from firsttouch.advice.tried.findings import (
 from firsttouch.advice.tried.outputs import OutputJudge
 from firsttouch.advice.tried.plan import Joined, Plan, plan_of
 from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
-from firsttouch.advice.tried.running import LEFT_THE_PLAN, FinishedRun, Runner
+from firsttouch.advice.tried.running import NO_RESULT, FinishedRun, Runner
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
@@ -181,7 +181,7 @@ class _Trial:
         self._call.tell(f"checked: {strategy}")
         run = self._runner.run("checked", strategy, self._plan_file, checks=True)
         if self._ended_early(self._results[strategy], run):
-            if run.left and self._results[strategy].status == "left the plan":
+            if run.left:
                 self._stop_all("left the plan", run.left)
             return
         found = compare_copies(notes.copies, _busiest(again).copies, _busiest(run).copies)
@@ -202,10 +202,11 @@ class _Trial:
     def _ended_early(result: _Result, run: FinishedRun) -> bool:
         if run.too_long:
             result.stop("too long", "it took more than 20 times as long as the plain run")
+        elif run.impossible:
+            result.stop("impossible", run.impossible)
         elif run.left:
-            is_machine = run.left.startswith(("the GPU cannot", "no memory")) or "of managed memory" in run.left
-            result.stop("impossible" if is_machine else "left the plan", run.left)
-        elif run.outputs.status == LEFT_THE_PLAN:
+            result.stop("left the plan", run.left)
+        elif run.outputs.status == NO_RESULT:
             result.stop("left the plan", "the program ended with status 96, by which a run that leaves the plan ends")
         return result.status != "ok"
 
