@@ -120,7 +120,7 @@ void* driver_function(const char* name) {
         return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     }();
     const Inside inside;
-    return driver == nullptr ? nullptr : next_dlsym(driver, name);
+    return next_dlsym(driver != nullptr ? driver : RTLD_NEXT, name);  // also of a program that has it elsewhere
 }
 
 Address get_memory(std::uint64_t bytes, const Pair* pair) {

@@ -202,6 +202,14 @@ namespace {
 // Whether an allocation is to be noted, or memory is to be had from the plan.
 bool is_array(std::size_t bytes) { return bytes >= settings().least && is_watching(); }
 
+// Whether memory that the program frees was this library's, which has it back now.
+__attribute__((noinline)) bool has_taken_back(void* address) {
+    const int error = errno;
+    const bool is_ours = release(reinterpret_cast<Address>(address), Side::host) == Released::ours;
+    errno = error;
+    return is_ours;
+}
+
 }  // namespace
 
 EXPORTED void* malloc(std::size_t bytes) {
@@ -234,13 +242,7 @@ EXPORTED int posix_memalign(void** out, std::size_t alignment, std::size_t bytes
     return array != nullptr ? (*out = array, 0) : next_allocator.posix_memalign(out, alignment, bytes);
 }
 EXPORTED void free(void* address) {
-    const auto base = reinterpret_cast<Address>(address);
-    if (may_be_array(base) && is_watching()) {
-        const int error = errno;
-        const bool is_ours = release(base, Side::host) == Released::ours;
-        errno = error;
-        if (is_ours) return;
-    }
+    if (may_be_array(reinterpret_cast<Address>(address)) && has_taken_back(address)) return;
     next_allocator.free(address);
 }
 EXPORTED void* realloc(void* address, std::size_t bytes) {
@@ -255,6 +257,6 @@ EXPORTED void* realloc(void* address, std::size_t bytes) {
 }
 EXPORTED std::size_t malloc_usable_size(void* address) {
     const auto base = reinterpret_cast<Address>(address);
-    const auto array = may_be_array(base) && is_watching() ? find(base, Side::host) : std::nullopt;
+    const auto array = may_be_array(base) ? find(base, Side::host) : std::nullopt;
     return array && array->is_ours ? array->bytes : next_allocator.malloc_usable_size(address);
 }

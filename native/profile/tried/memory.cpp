@@ -17,6 +17,8 @@ namespace firsttouch::tried {
 
 constinit thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
 
+constinit std::atomic<Address> lowest_array{~Address{0}}, end_of_arrays{0};
+
 namespace {
 
 pthread_mutex_t plan_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -46,7 +48,6 @@ Table& table() {
     return instance;
 }
 std::map<Address, Block>& blocks(Side side) { return table().blocks[side == Side::device]; }
-std::atomic<Address> lowest{~Address{0}}, highest{0};  // of all arrays so far
 
 double seconds() {
     timespec now;
@@ -85,8 +86,6 @@ bool has_array_of_ours() {
     const TableLock lock;
     return std::ranges::any_of(blocks(Side::host), [](const auto& entry) { return entry.second.is_ours; });
 }
-
-bool may_be_array(Address address) { return address >= lowest && address < highest; }
 
 Known known_now(std::uint64_t bytes, Role role) {
     constexpr Known of_no_plan{1, 0};
@@ -128,8 +127,8 @@ void add(const Block& block, Side side) {
     Block& added = blocks(side)[block.base] = block;
     added.number = table().next++;
     if (side == Side::host) {
-        lowest = std::min(lowest.load(), block.base);
-        highest = std::max(highest.load(), block.base + block.bytes);
+        lowest_array = std::min(lowest_array.load(), block.base);
+        end_of_arrays = std::max(end_of_arrays.load(), block.base + block.bytes);
     } else if (!block.is_ours) {
         counts().device += block.bytes;
         counts().device_peak = std::max(counts().device_peak, counts().device);

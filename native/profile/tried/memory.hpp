@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <optional>
 
 #include "profile/tried/call_chain.hpp"
@@ -20,8 +21,12 @@ struct Block {
 };
 
 std::optional<Block> find(Address address, Side side);
+// Of all arrays that were watched so far.
+extern constinit std::atomic<Address> lowest_array, end_of_arrays;
 // Whether an address may be one of an array that is watched. Takes no lock.
-bool may_be_array(Address address);
+inline bool may_be_array(Address address) {
+    return address < end_of_arrays.load(std::memory_order_acquire) && address >= lowest_array && is_watching();
+}
 
 // The allocation that is made now, by its callers; a key of 0 is that of one which is not watched. Callers are not
 // looked for where the plan names none of that size.
