@@ -20,19 +20,28 @@ from firsttouch.advice.tried.recorded import Known, NotedBlock, ProcessNotes, na
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "pinned", "system")
 STRATEGIES = (*UNIFIED, "explicit+pinned", "managed-device")
+TRIED_OPTIONS = ("-std=c++20", f"-I{TOP / 'native'}")
 Try = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def tried(cuda: PlayedCuda, tmp_path: Path) -> Try:
-    """tried(program): what `firsttouch try` finds of a program of tried.cpp, in a folder of its own."""
+    """tried(program): what `firsttouch try` finds of a program of tried.cpp, or another source, in a folder of its
+    own. **more: variables of the environment.
+    """
 
-    def run(program: str, *options: str, strategies: tuple[str, ...] = STRATEGIES, **more: str) -> dict[str, Any]:
+    def run(
+        program: str,
+        *options: str,
+        strategies: tuple[str, ...] = STRATEGIES,
+        source: str = "tried.cpp",
+        **more: str,
+    ) -> dict[str, Any]:
         folder = tmp_path / "work"
         folder.mkdir()
         changed = {name: value for name, value in cuda.environment.items() if os.environ.get(name) != value}
         words = ("--out", tmp_path / "out", "--rounds", "1", "--strategy", ",".join(strategies), *options)
-        command = (cuda.built(FIXTURES / "tried.cpp"), program)
+        command = (cuda.built(FIXTURES / source, *TRIED_OPTIONS), program)
         variables = {**changed, "STANDIN_CUDA_REACHES": "1", "STANDIN_CUDA_LATE": "1", **more}
         done = call("try", *words, "--json", "--", *command, cwd=folder, **variables)
         return {"status": done.returncode, "err": done.stderr, **json.loads(done.stdout)}
@@ -49,14 +58,15 @@ def tried_hip(make_once: MakeOnce, tmp_path: Path) -> Try:
         names = f"-Wl,-soname,{runtime.name},--version-script={STANDINS / 'hip_runtime.map'}"
         options = ["-std=c++20", "-fvisibility=hidden", f"-I{TOP / 'native'}", "-shared", "-fPIC", names]
         injected.compiled(str(STANDINS / "hip_runtime.cpp"), runtime, *options, language="c++")
-        linked = [f"-I{FIXTURES}", "-DTRIED_HIP", str(runtime), f"-Wl,-rpath,{folder}"]
-        injected.compiled(str(FIXTURES / "tried.cpp"), folder / "tried", *linked, language="c++")
+        linked = [*TRIED_OPTIONS, f"-I{FIXTURES}", "-DTRIED_HIP", str(runtime), f"-Wl,-rpath,{folder}"]
+        for source in ("tried", "tried_calls"):
+            injected.compiled(str(FIXTURES / f"{source}.cpp"), folder / source, *linked, language="c++")
 
-    def run(program: str, strategies: tuple[str, ...] = STRATEGIES) -> dict[str, Any]:
+    def run(program: str, strategies: tuple[str, ...] = STRATEGIES, source: str = "tried") -> dict[str, Any]:
         folder = tmp_path / "work"
         folder.mkdir()
         words = ("--out", tmp_path / "out", "--rounds", "1", "--strategy", ",".join(strategies), "--json", "--")
-        done = call("try", *words, make_once("tried-hip", fill) / "tried", program, cwd=folder)
+        done = call("try", *words, make_once("tried-hip", fill) / source, program, cwd=folder)
         return {"status": done.returncode, "err": done.stderr, **json.loads(done.stdout)}
 
     return run
@@ -85,13 +95,24 @@ PROGRAMS = {
     "resets": (1, 2, 2),
     "two_blocks": (1, 1, 4),
 }
-"""Of programs of tried.cpp: pairs of an array and a block, copies that are left out, and all copies."""
+CALLS = {
+    "asks": (1, 2, 2),
+    "asks_of_page_locked": (1, 2, 2),
+    "asks_for_range": (1, 2, 2),
+    "whole_rows": (1, 2, 2),
+    "whole_slices": (1, 2, 2),
+    "batch_of_others": (1, 2, 2),
+    "on_device": (1, 2, 2),
+    "fills_later": (1, 3, 3),
+}
+"""Of programs of tried.cpp and tried_calls.cpp: pairs of an array and a block, copies that are left out, and all.
+"""
 CUDA_ALONE = ("reads_file", "scalar", "partial", "resets")
 
 
 def assert_all_ran(found: dict[str, Any], program: str) -> None:
     """The program has as many pairs and copies as it should, and a time under every strategy."""
-    unified, left_out, copies = PROGRAMS[program]
+    unified, left_out, copies = {**PROGRAMS, **CALLS}[program]
     assert found["status"] == 0
     assert pairs(found) == unified
     for strategy, row in rows(found).items():
@@ -133,6 +154,43 @@ def test_what_stays_apart_has_its_reason(tried: Try, tmp_path: Path, program: st
     for name in ("work", "out"):
         (tmp_path / name).rename(tmp_path / f"{name}-of-the-first")
     assert reason not in {row["reason"] for row in tried(near, strategies=("managed",))["apart"]}
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_less_common_calls_do_and_answer_as_in_the_plain_run(tried: Try, program: str) -> None:
+    assert_all_ran(tried(program, source="tried_calls.cpp"), program)
+
+
+@pytest.mark.parametrize(("program", "reason"), [("slices_with_gaps", "rows"), ("batched", "batched")])
+def test_less_common_copies_that_stay_have_their_reason(tried: Try, program: str, reason: str) -> None:
+    found = tried(program, source="tried_calls.cpp")
+    assert {row["reason"] for row in found["apart"]} == {reason}
+    assert rows(found)["managed-device"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("program", "fact"),
+    [
+        ("foreign_slices", "keeps apart"),
+        ("foreign_batch", "keeps apart"),
+        ("foreign_within", "two blocks"),
+        ("foreign_peer", "two blocks"),
+        ("foreign_fill", "fills"),
+        ("foreign_query", "asks"),
+        ("asks_of_both", "asks"),
+        ("shares", "IPC"),
+    ],
+)
+def test_less_common_calls_that_the_plan_does_not_have_end_the_run(tried: Try, program: str, fact: str) -> None:
+    found = rows(tried(program, source="tried_calls.cpp", strategies=("managed",)))
+    assert found["managed"]["status"] == "left the plan"
+    assert_states(found["managed"]["reason"], fact)
+
+
+@pytest.mark.parametrize("program", ["others_slices", "others_batch", "others_fill", "shares_another"])
+def test_less_common_calls_that_name_no_pair_go_on(tried: Try, program: str) -> None:
+    found = rows(tried(program, source="tried_calls.cpp", strategies=("managed",)))
+    assert found["managed"]["counts"]["left_out"] == 2
 
 
 @pytest.mark.parametrize("program", ["restores", "reads_old", "writes_early", "scratch"])
@@ -260,6 +318,18 @@ def test_a_program_that_uses_hip_runs_so_too(tried_hip: Try, program: str) -> No
 )
 def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, reason: str) -> None:
     assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_less_common_calls_of_hip_do_and_answer_as_in_the_plain_run(tried_hip: Try, program: str) -> None:
+    assert_all_ran(tried_hip(program, ("managed", "pinned"), "tried_calls"), program)
+
+
+@pytest.mark.parametrize(
+    "program", ["foreign_slices", "foreign_batch", "foreign_within", "foreign_peer", "foreign_fill", "shares"]
+)
+def test_less_common_calls_of_hip_that_the_plan_does_not_have_end_the_run(tried_hip: Try, program: str) -> None:
+    assert rows(tried_hip(program, ("managed",), "tried_calls"))["managed"]["status"] == "left the plan"
 
 
 @pytest.mark.parametrize("program", ["swapped", "forks", "foreign", "foreign_rows"])

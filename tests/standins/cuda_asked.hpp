@@ -70,7 +70,16 @@ inline int copy(const Copy& copy) {
         if (copy.is_asynchronous) return later(to, copy.source, copy.bytes, copy.stream);
         return now(to, copy.source, copy.bytes);
     }
+    if (!copy.is_asynchronous) {
+        static auto* const now = function<int(Address, Address, std::size_t)>("cuMemcpyDtoD");
+        return now(copy.target, copy.source, copy.bytes);
+    }
     return played::copy(copy);
+}
+inline int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
+    static auto* const now = function<int(Address, unsigned char, std::size_t)>("cuMemsetD8");
+    static auto* const later = function<int(Address, unsigned char, std::size_t, Stream*)>("cuMemsetD8Async");
+    return is_asynchronous ? later(target, value, bytes, stream) : now(target, value, bytes);
 }
 
 inline int copy_rows(const Copy& copy, const Rows& rows) {
@@ -85,6 +94,10 @@ inline int copy_rows(const Copy& copy, const Rows& rows) {
     static auto* const now = function<int(const watched::Copy2D*)>("cuMemcpy2DUnaligned");
     static auto* const later = function<int(const watched::Copy2D*, Stream*)>("cuMemcpy2DAsync");
     return copy.is_asynchronous ? later(&asked, copy.stream) : now(&asked);
+}
+inline int attributes(unsigned count, int* attributes, void** values, Address address) {
+    static auto* const call = function<int(unsigned, int*, void**, Address)>("cuPointerGetAttributes");
+    return call(count, attributes, values, address);
 }
 
 }  // namespace asked
