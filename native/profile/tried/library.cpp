@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -100,6 +101,8 @@ void in_child() {
     record = -1;
 }
 
+void finish();
+
 __attribute__((constructor)) void begin() {
     const Inside inside;
     const char* const asked = getenv("FIRSTTOUCH_TRY");
@@ -109,6 +112,7 @@ __attribute__((constructor)) void begin() {
     snprintf(path, sizeof path, "%s/tried-%d", folder, static_cast<int>(getpid()));
     record = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0644);
     owner = getpid();
+    at_quick_exit(finish);
     if (strcmp(asked, "none") == 0) return;
     settings().checks = is_set("FIRSTTOUCH_TRY_CHECK");
     if (is_set("FIRSTTOUCH_TRY_MOST")) settings().most_managed = strtoull(getenv("FIRSTTOUCH_TRY_MOST"), nullptr, 10);
@@ -131,13 +135,14 @@ __attribute__((constructor)) void begin() {
 
 // Bytes of the largest resident size of this program, as the kernel states them: proc(5), VmHWM. 0: unknown.
 unsigned long long host_peak() {
-    FILE* const file = fopen("/proc/self/status", "re");
-    unsigned long long kibibytes = 0;
-    char line[256];
-    while (file != nullptr && fgets(line, sizeof line, file) != nullptr)
-        if (sscanf(line, "VmHWM: %llu", &kibibytes) == 1) break;
-    if (file != nullptr) fclose(file);
-    return kibibytes << 10;
+    char text[4096] = "";
+    const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    const std::string_view status(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+    constexpr std::string_view name = "VmHWM:";
+    const std::size_t place = status.find(name);
+    return place == status.npos ? 0 : strtoull(text + place + name.size(), nullptr, 10) << 10;
 }
 
 // kind: of the line of the record.
@@ -146,10 +151,12 @@ unsigned long long host_peak() {
     char sentence[512];
     vsnprintf(sentence, sizeof sentence, format, words);
     if (record >= 0) dprintf(record, "%c %s\n", kind, sentence);
+    record = -1;
     dprintf(STDERR_FILENO, "firsttouch try: %s: %s\n", what, sentence);
     _exit(no_result);
 }
 
+// At the end of the process, however it ends by itself, also in a handler of signals: memory is not allocated.
 __attribute__((destructor)) void finish() {
     if (record < 0 || settings().mode == Mode::record || getpid() != owner) return;
     const Inside inside;
@@ -164,6 +171,7 @@ __attribute__((destructor)) void finish() {
             Number{all.left_out}, Number{all.left_out_bytes}, Number{all.made}, Number{all.made_bytes},
             Number{all.joined_bytes}, Number{all.managed_peak}, Number{all.device_peak}, Number{all.page_locked},
             Number{all.refused_hints}, unmet, host_peak());
+    record = -1;
 }
 
 }  // namespace
@@ -211,6 +219,12 @@ __attribute__((noinline)) bool has_taken_back(void* address) {
 }
 
 }  // namespace
+
+EXPORTED void _exit(int status) {
+    finish();
+    for (;;) syscall(SYS_exit_group, status);
+}
+EXPORTED void _Exit(int status) { _exit(status); }
 
 EXPORTED void* malloc(std::size_t bytes) {
     void* const array = is_array(bytes) ? allocate_array(bytes, 0, false) : nullptr;

@@ -42,7 +42,7 @@ SENTENCES: Mapping[Apart, str] = {
     "rows": "rows are copied, with gaps between them",
     "batched": "the array or the block is copied in a batch, which is not tried",
     "place": "the host's side is no array of at least 64 KiB from malloc or page-locked memory: it is small, on the "
-    "stack, static, of a mapped file, or a part of a pool",
+    "stack, static, of a mapped file, a part of a pool, or aligned to more than 4 KiB",
     "allocated": "the block is allocated by a call that is not tried, such as cudaMallocAsync or cudaMallocPitch",
     "devices": "the program uses several devices, which is not tried",
     "graph": "the copies are captured into a graph, which is not tried",
