@@ -409,7 +409,20 @@ def test_a_program_that_uses_hip_runs_so_too(tried_hip: Try, program: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("program", "reason"), [("window", "offsets"), ("turns", "turns"), ("on_stream", "allocated"), ("pitched", "rows")]
+    ("program", "reason"),
+    [
+        ("window", "offsets"),
+        ("turns", "turns"),
+        ("on_stream", "allocated"),
+        ("pitched", "rows"),
+        ("is_static", "place"),
+        ("two_blocks", "shared"),
+        ("filled", "filled"),
+        ("late", "late"),
+        ("moves", "moves"),
+        ("reads_old", "kept"),
+        ("scratch", "kept"),
+    ],
 )
 def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, reason: str) -> None:
     assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}

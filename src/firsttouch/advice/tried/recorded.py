@@ -51,9 +51,9 @@ class NotedCopy(NamedTuple):
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What the library did in a run. left_out, made: copies between host and device that were left out and made, and
     their bytes; of the baseline, whose copies are not looked at, those of a plain run. joined_bytes: that an array and
-    a block have in common. managed_peak: bytes of managed memory; device_peak: of other memory of the device. page_
-    locked: bytes that were locked. refused_hints: prefetches and advice that the driver did not take. unmet: pairs of
-    the plan that the run did not have. host_peak: the largest resident size in bytes; 0: unknown.
+    a block have in common. managed_peak: bytes of managed memory; device_peak: of other memory of the device.
+    page_locked: bytes that were locked. refused_hints: prefetches and advice that the driver did not take. unmet: pairs
+    of the plan that the run did not have. host_peak: the largest resident size in bytes; 0: unknown.
     """
 
     left_out: int = 0
