@@ -42,6 +42,14 @@ inline int release_pinned(void* address) {
     static auto* const call = function<int(void*)>("cuMemFreeHost");
     return call(address);
 }
+inline int lock(void* address, std::size_t bytes, unsigned flags) {
+    static auto* const call = function<int(void*, std::size_t, unsigned)>("cuMemHostRegister");
+    return call(address, bytes, flags);
+}
+inline int unlock(void* address) {
+    static auto* const call = function<int(void*)>("cuMemHostUnregister");
+    return call(address);
+}
 inline int reset() {
     static auto* const call = function<int(int)>("cuDevicePrimaryCtxReset");
     return call(0);

@@ -354,7 +354,7 @@ int lock(void* address, std::size_t bytes, unsigned flags) {
         const Address begun = reinterpret_cast<Address>(address);
         {
             const std::scoped_lock held(state().mutex);
-            state().blocks[begun] = {bytes, pinned};
+            if (!state().blocks.try_emplace(begun, Block{bytes, pinned}).second) return locked_already;
         }
         if (state().cupti.memory != nullptr) state().cupti.memory(1, pinned, begun, bytes, nullptr);
         return success;
@@ -368,7 +368,7 @@ int unlock(void* address) {
         {
             const std::scoped_lock held(state().mutex);
             const auto found = state().blocks.find(begun);
-            if (found == state().blocks.end()) return invalid_value;
+            if (found == state().blocks.end()) return not_locked;
             bytes = found->second.bytes;
             state().blocks.erase(found);
         }

@@ -22,7 +22,15 @@ struct Stream {  // null: the default stream
     Graph* captured;  // null if it is not
 };
 
-enum Code : int { success = 0, invalid_value = 1, out_of_memory = 2, invalid_handle = 400, not_found = 500 };
+enum Code : int {
+    success = 0,
+    invalid_value = 1,
+    out_of_memory = 2,
+    invalid_handle = 400,
+    not_found = 500,
+    locked_already = 712,
+    not_locked = 713
+};
 enum Memory : int { pageable = 1, pinned = 2, device = 3, managed = 5, device_static = 6, managed_static = 7 };
 enum Direction : int { to_device = 1, to_host = 2, on_device = 8, on_host = 9 };
 

@@ -57,6 +57,8 @@ DRIVER cuMemAllocManaged(Address* out, std::size_t bytes, unsigned flags) {
 DRIVER cuMemFree_v2(Address address) { return release(address); }
 DRIVER cuMemHostAlloc(void** out, std::size_t bytes, unsigned flags) { return allocate_pinned(out, bytes, flags); }
 DRIVER cuMemFreeHost(void* address) { return release_pinned(address); }
+DRIVER cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) { return lock(address, bytes, flags); }
+DRIVER cuMemHostUnregister(void* address) { return unlock(address); }
 DRIVER cuMemcpy(Address target, Address source, std::size_t bytes) {
     return copy({target, source, bytes, on_host, false, nullptr, false});
 }

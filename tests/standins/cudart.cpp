@@ -208,9 +208,9 @@ RUNTIME cudaFreeAsync(void* address, Stream* stream) { return done(release_on_st
 RUNTIME cudaFreeHost(void* address) { return address == nullptr ? success : done(asked::release_pinned(address)); }
 RUNTIME cudaHostRegister(void* address, std::size_t bytes, unsigned flags) {
     initialise();
-    return done(lock(address, bytes, flags));
+    return done(asked::lock(address, bytes, flags));
 }
-RUNTIME cudaHostUnregister(void* address) { return done(unlock(address)); }
+RUNTIME cudaHostUnregister(void* address) { return done(asked::unlock(address)); }
 struct PointerAttributes {
     int type, device;
     void *device_pointer, *host_pointer;

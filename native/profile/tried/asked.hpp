@@ -169,7 +169,7 @@ inline void check_fill(Address target) {
 
 template <class Make>
 Result allocate_block(Address* out, std::size_t bytes, Make make) {
-    if (!is_watching()) return make();
+    if (!is_watching() || bytes == 0) return make();
     const Known known = known_now(bytes, Role::block);
     if (known.key == 0) return make();
     int pair = -1;
@@ -214,19 +214,25 @@ inline bool is_given_back(Address address, Side side) {
     return is_watching() && address != 0 && release(address, side) == Released::ours;
 }
 
-// Memory of this library is not locked, nor is it unlocked: managed memory cannot be, other is already.
+// Memory of this library is not locked, nor is it unlocked: managed memory cannot be, other is already. What is wrong
+// for the driver, CUDA's and HIP's, stays wrong.
 template <class Make>
 Result lock_array(void* address, Make make) {
+    constexpr Result is_locked_already = 712;
     if (!is_watching()) return make();
     const auto array = find(address_of(address), Side::host);
-    const Result result = array && array->is_ours ? 0 : make();
+    const bool is_ours = array && array->is_ours;
+    if (is_ours && array->is_page_locked) return is_locked_already;
+    const Result result = is_ours ? 0 : make();
     if (result == 0) lock_pages(address_of(address), true);
     return result;
 }
 template <class Make>
 Result unlock_array(void* address, Make make) {
+    constexpr Result is_not_locked = 713;
     if (!is_watching()) return make();
     const auto array = find(address_of(address), Side::host);
+    if (array && array->is_ours && !array->is_page_locked) return is_not_locked;
     lock_pages(address_of(address), false);
     return array && array->is_ours ? ask_driver<"cuCtxSynchronize">() : make();
 }

@@ -95,7 +95,7 @@ __attribute__((noinline)) std::uint64_t key_of_this_call(std::uint64_t bytes, Ro
         key = mixed(key, place.offset);
         ++hashed;
     }
-    return mixed(key, number_of_this_thread()) | 1;
+    return (role == Role::query ? key : mixed(key, number_of_this_thread())) | 1;
 }
 
 }  // namespace firsttouch::tried

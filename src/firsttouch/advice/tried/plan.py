@@ -145,7 +145,7 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
     state = program_state(run, names, watched=watched)
     rows, _ = search(state)
     fates = copies_by_fate(run, state.all_partners, {repeat.copy for repeat in state.repeated.restoring()})
-    found = _Found(run, state.places, notes)
+    found = _NotedRun(run, state.places, notes)
     joined = [*found.joined.values()]
     _keep_by_shape(run, joined, found.launched)
     _keep_by_fate(run, joined, fates)
@@ -193,7 +193,7 @@ def _allocated_at(blocks: Sequence[NotedBlock], t: float, *, is_hip: bool) -> No
     return blocks[place] if 0 <= place < len(blocks) else None
 
 
-class _Found:
+class _NotedRun:
     """What a traced run has of noted arrays and blocks. joined: what copies join. launched: when a launch may first
     have written each block, by the identity of its notes. within, filled: as of `Plan`.
     """
