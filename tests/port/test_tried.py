@@ -106,6 +106,8 @@ CALLS = {
     "batch_of_others": (1, 2, 2),
     "on_device": (1, 2, 2),
     "fills_later": (1, 3, 3),
+    "linked_driver": (1, 2, 2),
+    "named_driver": (1, 2, 2),
 }
 MEMORY = {
     "aligned_new": (1, 2, 2),
@@ -136,7 +138,7 @@ MEMORY = {
 """Of the programs of tried.cpp, tried_calls.cpp and tried_memory.cpp: pairs of an array and a block, copies that are
 left out, and all copies.
 """
-CUDA_ALONE = ("reads_file", "scalar", "partial", "resets")
+CUDA_ALONE = ("reads_file", "scalar", "partial", "resets", "linked_driver", "named_driver")
 
 
 def assert_all_ran(found: dict[str, Any], program: str) -> None:
@@ -428,7 +430,7 @@ def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, 
     assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
 
 
-@pytest.mark.parametrize("program", CALLS)
+@pytest.mark.parametrize("program", [program for program in CALLS if program not in CUDA_ALONE])
 def test_less_common_calls_of_hip_do_and_answer_as_in_the_plain_run(tried_hip: Try, program: str) -> None:
     assert_all_ran(tried_hip(program, ("managed", "pinned"), "tried_calls"), program)
 

@@ -11,6 +11,8 @@
 #include "profile/tried/asked.hpp"
 #include "profile/tried/queries.hpp"
 
+extern "C" const char __ehdr_start __attribute__((visibility("hidden"))), _end __attribute__((visibility("hidden")));
+
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace firsttouch::tried {
@@ -442,15 +444,20 @@ std::string_view watched_name(std::string_view name, int version) {
     return name;
 }
 
+// Whether a function is of this library, as is what the loader finds in all that is loaded.
+bool is_own(const void* function) {
+    const auto* const address = static_cast<const char*>(function);
+    return address >= &__ehdr_start && address < &_end;
+}
+
 // What to hand out for a function of the driver that was found.
 void* in_place_of(std::string_view name, void* found, bool of_thread, int version) {
-    if (found == nullptr) return found;
+    if (found == nullptr || is_own(found)) return found;
     for (const std::string_view end : {"_ptds", "_ptsz"})
         if (name.ends_with(end)) name.remove_suffix(end.size()), of_thread = true;
     name = watched_name(name, version);
     for (const Watched& function : watched) {
         if (function.name != name) continue;
-        if (found == function.watching[0] || found == function.watching[1]) return found;
         *function.of_driver[of_thread] = found;
         return function.watching[of_thread];
     }
