@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.calls import call
 from tests.kept_runs import stored_run
 from tests.port.played import FIXTURES, STANDINS, TOP, MakeOnce, PlayedCuda
 from tests.profile import injected
+from tests.schemas import assert_valid
 from tests.texts import assert_states
 
 from firsttouch.advice.tried.recorded import Known, NotedBlock, ProcessNotes, name_as
@@ -379,8 +381,96 @@ def test_plain_memory_is_used_only_where_the_device_reaches_it(tried: Try) -> No
 def test_predictions_stand_beside_the_times(tried: Try) -> None:
     found = rows(tried("vecadd", "--prices", str(stored_run("h200-standard"))))
     predicted = {strategy: row.get("predicted") for strategy, row in found.items()}
-    assert all(predicted[name] > 0 for name in ("managed", "managed+prefetch", "managed+advise", "explicit+pinned"))
+    for name in ("managed", "managed+prefetch", "managed+advise", "explicit+pinned"):
+        assert 0 <= predicted[name]["low"] <= predicted[name]["seconds"] <= predicted[name]["high"]
     assert predicted["managed-device"] is None  # no strategy of a port
+
+
+def test_peaks_and_pages_are_of_a_traced_run(tried: Try) -> None:
+    """The stand-in for CUPTI has the same events in each buffer that it delivers, whatever the program does."""
+    found = rows(tried("vecadd", STANDIN_CUPTI_REPEAT="1"))
+    array = 1 << 20
+    for strategy, row in found.items():
+        traced = row["traced"]
+        assert traced["device_source"] == "allocations"
+        assert traced["device_peak"] == (0 if strategy in ("pinned", "system") else 3 * array)
+        assert row["counts"]["host_peak"] > array
+        if strategy == "system":
+            assert (traced["pages_in"], traced["gpu_faults"]) == (None, None)
+            assert_states(traced["unseen"], "malloc")
+        else:
+            assert traced["pages_in"] > traced["pages_back"] > 0
+            assert traced["gpu_faults"] > 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "fact"),
+    [
+        ({"STANDIN_CUPTI_FAILS": "cuptiActivityConfigureUnifiedMemoryCounter=28"}, "platform"),
+        ({"STANDIN_CUPTI_FAILS": "cuptiActivityConfigureUnifiedMemoryCounter=2"}, "no unified-memory events"),
+        ({"STANDIN_CUPTI_VERSION": "990000"}, "CUPTI version"),
+    ],
+)
+def test_pages_that_nobody_counted_are_unseen_and_no_zero(tried: Try, variables: dict[str, str], fact: str) -> None:
+    found = rows(tried("vecadd", strategies=("managed",), **variables))
+    for row in found.values():
+        assert (row["status"], row["traced"]["pages_in"], row["traced"]["pages_back"]) == ("ok", None, None)
+        assert_states(row["traced"]["unseen"], fact)
+
+
+EDITS = {
+    "vecadd": [("allocate", 3, ["tried.cpp:49"]), ("drop", 3, None), ("wait", 1, None), ("free", 3, None)],
+    "twice": [("allocate", 1, ["tried.cpp:49"]), ("drop", 8, None), ("wait", 4, None), ("free", 4, None)],
+    "early_free": [("allocate", 1, ["tried.cpp:49"]), ("drop", 1, None), ("free", 1, None), ("keep", 1, None)],
+    "scalar": [("allocate", 1, None), ("drop", 1, None), ("free", 1, None)],
+}
+"""Of programs of tried.cpp: the changes for managed memory, how many calls each is of, and lines."""
+
+
+@pytest.mark.parametrize("program", EDITS)
+def test_what_to_change_is_of_the_pairs_alone(tried: Try, program: str) -> None:
+    found = tried(program, strategies=("managed",))
+    assert found["edits_for"] == "managed"
+    edits = {edit["what"]: edit for edit in found["edits"]}
+    assert [*edits] == [what for what, _, _ in EDITS[program]]
+    for what, calls, lines in EDITS[program]:
+        assert edits[what]["count"] == calls
+        assert lines in (None, edits[what]["lines"])
+        assert all(line.startswith("tried.cpp:") for line in edits[what]["lines"])
+
+
+@pytest.mark.parametrize("program", ["restores", "other_result", "swapped"])
+def test_without_a_strategy_that_kept_the_output_there_is_nothing_to_change(tried: Try, program: str) -> None:
+    found = tried(program, strategies=("managed", "managed+prefetch"))
+    assert (found["edits_for"], found["edits"]) == (None, [])
+
+
+def test_the_directory_is_read_by_the_other_commands(tried: Try, tmp_path: Path) -> None:
+    found, out = tried("vecadd", strategies=("managed", "managed+prefetch")), tmp_path / "out"
+    assert call("port", out).returncode == 0
+    done = call("advise", stored_run("h200-standard"), "--profile", out, "--json")
+    assert done.returncode in (0, 4), done.stderr
+    measured = {row["strategy"]: row["ms"] for row in json.loads(done.stdout)["traced"]["tried"]}
+    assert measured["managed"] == pytest.approx(1e3 * rows(found)["managed"]["time"]["median"])
+    assert measured["as it is"] == pytest.approx(1e3 * rows(found)["none"]["time"]["median"])
+    printed = call("advise", stored_run("h200-standard"), "--profile", out, "--out", tmp_path / "advice.html").stdout
+    assert_states(printed, "tried use", "measured by firsttouch try")
+    beside = call("advise", stored_run("h200-standard"), "--profile", out / "profile", "--json")
+    assert json.loads(beside.stdout)["traced"]["tried"] == json.loads(done.stdout)["traced"]["tried"]
+    judged = call("validate", "--tried", out, "--prices", stored_run("h200-standard"), "--json")
+    (judgement,) = json.loads(judged.stdout)["measured"]
+    assert judgement["points"] == 2
+    again = call("report", out, "--json")
+    assert json.loads(again.stdout)["tried"][0]["results"] == found["results"]
+    assert_valid("try", {key: value for key, value in found.items() if key not in ("status", "err")})
+
+
+def test_it_says_which_step_took_how_long(tried: Try) -> None:
+    steps = [line.removeprefix("firsttouch: ") for line in tried("vecadd", strategies=("managed",))["err"].splitlines()]
+    named = [step.rpartition(": ") for step in steps if re.search(r": [\d.]+ (us|ms|s)$", step)]
+    names = [name for name, _, _ in named]
+    first = ["plain, traced", "plain, again", "checked: managed", "timed, round 1 of 1", "traced: managed"]
+    assert [name for name in names if name in first] == first
 
 
 def test_a_program_that_fails_is_not_tried(tried: Try) -> None:
@@ -408,6 +498,12 @@ def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], fact: str) -> None
 @pytest.mark.parametrize("program", [program for program in PROGRAMS if program not in CUDA_ALONE])
 def test_a_program_that_uses_hip_runs_so_too(tried_hip: Try, program: str) -> None:
     assert_all_ran(tried_hip(program), program)
+
+
+def test_pages_of_hip_are_unseen(tried_hip: Try) -> None:
+    managed = rows(tried_hip("vecadd", ("managed",)))["managed"]["traced"]
+    assert (managed["pages_in"], managed["device_source"]) == (None, "allocations")
+    assert_states(managed["unseen"], "HIP")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from firsttouch.advice.tried.stored import PROFILE, is_tried
 from firsttouch.base.errors import UsageError
 from firsttouch.engine.reporting import ADVICE, COMPARISON
 from firsttouch.profile.reading import are_profiles
@@ -35,6 +36,14 @@ def write(call: Sequence[Any]) -> list[Path]:
         from firsttouch.report.advised import write_advice
 
         return [write_advice(directories, target, *more)]
+    if any(map(is_tried, sources)):
+        from firsttouch.report.tried import write_tried
+
+        if form != "html":
+            raise UsageError(
+                f"what was tried is not written as {form}; {sources[0] / PROFILE} holds a profile, which is"
+            )
+        return [write_tried(sources, target)]
     if are_profiles(sources):
         from firsttouch.report.profile import export_profile, write_profile
 

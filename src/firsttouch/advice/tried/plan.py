@@ -95,25 +95,24 @@ class Joined:
 @dataclass
 class Plan:
     """pairs: that become one; apart: that stay, of those that copies join. device: the number of the GPU. is_hip: the
-    program uses HIP. within: source and target of copies on the device. filled: blocks that are filled. queries: as of
-    `ProcessNotes`.
+    program uses HIP. within: source and target of copies on the device, None of one that is not watched. filled: blocks
+    that are filled.
     """
 
     pairs: list[Joined] = field(default_factory=list)
     apart: list[Joined] = field(default_factory=list)
     device: int = 0
     is_hip: bool = False
-    within: Collection[tuple[Known, Known]] = ()
-    filled: Collection[Known] = ()
-    queries: Mapping[str, bool | None] = field(default_factory=dict)
+    within: Collection[tuple[NotedBlock | None, NotedBlock | None]] = ()
+    filled: Collection[NotedBlock] = ()
 
     @property
     def bytes(self) -> int:
         """Bytes of all pairs, each of the larger of both sides."""
         return sum(max(pair.array.bytes, pair.block.bytes) for pair in self.pairs if pair.array and pair.block)
 
-    def text(self) -> str:
-        """The plan as the library reads it."""
+    def text(self, queries: Mapping[str, bool | None]) -> str:
+        """The plan as the library reads it. queries: as of `ProcessNotes`."""
         lines = [f"device {self.device}", *(["hip"] if self.is_hip else [])]
         for pair in self.pairs:
             assert pair.array is not None
@@ -122,22 +121,24 @@ class Plan:
             sides = f"{_words(host.known)} {host.bytes} {_words(block.known)} {block.bytes}"
             lines.append(f"pair {sides} {int(pair.bytes_in > 0)} {int(pair.bytes_back > 0)}")
         for joined in self.apart:
-            host_known = joined.array.known if joined.array else UNWATCHED
-            block_known = joined.block.known if joined.block else UNWATCHED
             for way, copied in ((0, joined.bytes_in), (1, joined.bytes_back)):
                 if copied:
-                    lines.append(f"copy {way} {_words(host_known)} {_words(block_known)}")
+                    lines.append(f"copy {way} {_known(joined.array)} {_known(joined.block)}")
         arrays = {id(joined.array): joined.array for joined in (*self.pairs, *self.apart) if joined.array}
         lines += [f"array {_words(array.known)} {array.bytes}" for array in arrays.values()]
         lines += [f"block {size}" for size in sorted({joined.block.bytes for joined in self.apart if joined.block})]
-        lines += [f"within {_words(source)} {_words(target)}" for source, target in self.within]
-        lines += [f"fill {_words(known)}" for known in self.filled]
-        lines += [f"query {int(is_block)} {key}" for key, is_block in self.queries.items() if is_block is not None]
+        lines += [f"within {_known(source)} {_known(target)}" for source, target in self.within]
+        lines += [f"fill {_known(block)}" for block in self.filled]
+        lines += [f"query {int(is_block)} {key}" for key, is_block in queries.items() if is_block is not None]
         return "\n".join(lines) + "\n"
 
 
 def _words(known: Known) -> str:
     return f"{known.key} {known.ordinal}"
+
+
+def _known(block: NotedBlock | None) -> str:
+    return _words(block.known if block else UNWATCHED)
 
 
 def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched: bool = False) -> Plan:
@@ -156,7 +157,7 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
             each.keep("concurrent")
         if each.number in filled:
             each.keep("filled")
-    return replace(_chosen(joined, run), within=found.within, filled=found.filled)
+    return replace(_chosen(joined, run), within=found.within.values(), filled=found.filled.values())
 
 
 class _Alive:
@@ -195,14 +196,14 @@ def _allocated_at(blocks: Sequence[NotedBlock], t: float, *, is_hip: bool) -> No
 
 class _NotedRun:
     """What a traced run has of noted arrays and blocks. joined: what copies join. launched: when a launch may first
-    have written each block, by the identity of its notes. within, filled: as of `Plan`.
+    have written each block, within, filled: as of `Plan`; all by the identity of the notes.
     """
 
     def __init__(self, run: TracedRun, places: Places, notes: ProcessNotes) -> None:
         self.joined: dict[tuple[int, int, int], Joined] = {}
         self.launched: dict[int, float] = {}
-        self.within: dict[tuple[Known, Known], None] = {}
-        self.filled: dict[Known, None] = {}
+        self.within: dict[tuple[int, int], tuple[NotedBlock | None, NotedBlock | None]] = {}
+        self.filled: dict[int, NotedBlock] = {}
         self._run, self._places = run, places
         self._noted: defaultdict[int, list[NotedBlock]] = defaultdict(list)
         for block in notes.blocks:
@@ -218,15 +219,13 @@ class _NotedRun:
                     if use.may_write and (written := self._now.get(use.block)) is not None:
                         self.launched.setdefault(id(written), step.call.t)
             elif type(step) is TracedFill:
-                self.filled[self._known(step.target.block)] = None
+                if filled := self._now.get(step.target.block):
+                    self.filled[id(filled)] = filled
             elif type(step) is TracedCopy and step.way == "d2d":
-                self.within[self._known(step.source.block), self._known(step.target.block)] = None
+                source, target = self._now.get(step.source.block), self._now.get(step.target.block)
+                self.within[id(source), id(target)] = source, target
             elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
                 self._copied(number, step)
-
-    def _known(self, block: int) -> Known:
-        now = self._now.get(block)
-        return now.known if now else UNWATCHED
 
     def _allocated(self, step: TracedAllocation) -> None:
         traced = self._run.blocks[step.block]

@@ -24,6 +24,7 @@ ASKED, FOLDER, PLAN, CHECK, MOST = (
     "FIRSTTOUCH_TRY_CHECK",
     "FIRSTTOUCH_TRY_MOST",
 )
+RUNS = "runs"
 NO_RESULT = 96
 """The exit status of a run that left the plan, or whose strategy is not possible here."""
 _LEAST_SECONDS, _TIMES_PLAIN = 60.0, 20.0
@@ -96,9 +97,13 @@ class Runner:
     @contextmanager
     def prepared(self, name: str) -> Iterator[tuple[Path, Path]]:
         """A folder for what a run leaves, and the file of its standard output."""
-        folder = self._out / name
+        folder = self.folder(name)
         folder.mkdir(parents=True)
         yield folder, folder / "stdout"
+
+    def folder(self, name: str) -> Path:
+        """Where a run leaves what it does."""
+        return self._out / RUNS / name
 
     def run(self, name: str, asked: str, plan: Path | None = None, *, checks: bool = False) -> FinishedRun:
         """name: of the folder of the run. checks: the bytes of copies are noted.
