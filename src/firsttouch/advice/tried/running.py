@@ -43,9 +43,9 @@ class FinishedRun:
 
     @property
     def counts(self) -> RunCounts | None:
-        """Those of the process that copied, or of the only one; None if it did not end by itself."""
+        """Those of the process that copied, or of the largest one; None if it did not end by itself."""
         found = [notes.counts for notes in self.notes if notes.counts]
-        return max(found, key=lambda counts: counts.left_out + counts.made, default=None)
+        return max(found, key=lambda counts: (counts.left_out + counts.made, counts.host_peak), default=None)
 
     @property
     def left(self) -> str:

@@ -121,6 +121,7 @@ class _Trial:
                 status = plain.outputs.status
                 raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
         self._runner.limit(second.seconds)
+        self._plain_copies = _busiest(second).copies
         plan, notes = self._plan(second)
         self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
         self._refuse(plan)
@@ -161,9 +162,10 @@ class _Trial:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
         plan = plan_of(run, recorded.callers, notes, watched=is_watched(recorded))
-        self._traced_plan.write_text(plan.text())
-        name_as(notes, _busiest(untraced))
-        self._plan_file.write_text(plan.text())
+        self._traced_plan.write_text(plan.text(notes.queries))
+        again = _busiest(untraced)
+        name_as(notes, again)
+        self._plan_file.write_text(plan.text(again.queries))
         return plan, notes
 
     def _check_kind(self, run: TracedRun) -> None:
@@ -311,7 +313,10 @@ class _Trial:
         runs = result.runs
         if result.status != "ok" or not runs:
             return TriedResult(strategy=strategy, status=result.status, reason=result.reason)
-        last = runs[max(runs)]
+        counts = runs[max(runs)].counts
+        if counts and strategy == BASELINE:  # under which the library looks at no copy
+            made = self._plain_copies
+            counts = msgspec.structs.replace(counts, made=len(made), made_bytes=sum(copy.bytes for copy in made))
         both = [number for number in runs if number in baseline.runs] if strategy != BASELINE else []
         ratio = _time([runs[number].seconds / baseline.runs[number].seconds for number in both]) if both else None
         none = [run.seconds for run in baseline.runs.values()]
@@ -322,7 +327,7 @@ class _Trial:
             predicted=None if longer is None or not none else beside(_time(none).median, longer),
             ratio=ratio,
             compared=_compared(ratio) if ratio else None,
-            counts=last.counts,
+            counts=counts,
             traced=result.traced,
         )
 
