@@ -90,6 +90,8 @@ def _time_records(findings: TryFindings) -> Iterator[Record]:
             continue
         strategy = record.text("strategy")
         measured, predicted = ({"strategy": strategy, "kind": kind} for kind in _KINDS)
+        if not any(row.predicted for row in findings.results):
+            del measured["kind"]
         yield msgspec.structs.replace(record, factors=measured)
         if (row := findings.result(strategy)) is not None and (time := row.predicted) is not None:
             seconds, low, high = time.seconds, time.low, time.high
