@@ -64,10 +64,12 @@ def findings_in(directory: Path, process: int | None = None, *, keep: bool = Fal
     with without_collection():
         if len(ranks := profiles_in([directory])) > 1:
             return findings_of_ranks(ranks, process)
-        profile = read_single(directory)
-        run = traced_run(profile, process)
-        unwritten = write_program(profile, run) if keep else ""
-        return findings_of(profile, run, unwritten)
+        unwritten = ""
+        if keep:
+            profile = read_single(directory)
+            unwritten = write_program(profile, traced_run(profile, process))
+        profile = read_single(directory, folds_loops=True)
+        return findings_of(profile, traced_run(profile, process), unwritten)
 
 
 def _with_kinds(function: Callable[..., None]) -> Callable[..., None]:

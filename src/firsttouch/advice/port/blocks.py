@@ -104,7 +104,7 @@ class _Alike:
 
 def block_use(run: TracedRun) -> ProgramUse:
     """What the steps of a program do with its blocks."""
-    use = ProgramUse(defaultdict(BlockUse))
+    use, times = ProgramUse(defaultdict(BlockUse)), run.times
     lives = Counter[int]()
     sets = Counter[int]()
     named: dict[int, tuple[TracedUse, ...]] = {}
@@ -138,7 +138,7 @@ def block_use(run: TracedRun) -> ProgramUse:
             if not step.call.captured:
                 key = id(step.uses)
                 named[key] = step.uses
-                sets[key] += 1
+                sets[key] += times.get(number, 1)
                 latest[key] = number
         elif type(step) is TracedAllocation:
             settle()
@@ -147,7 +147,7 @@ def block_use(run: TracedRun) -> ProgramUse:
             of_copy = id(step.source), id(step.target), id(step.call.site), step.call.host
             if (known := alike.get(of_copy)) is None:
                 known = alike[of_copy] = _Alike(step)
-            known.times += 1
+            known.times += times.get(number, 1)
             known.last = number
         elif type(step) is TracedFill:
             last, life = use.blocks[step.target.block].last, lives[step.target.block] - 1

@@ -49,9 +49,9 @@ def cpu_uses(run: TracedRun) -> CpuUses:
             history.watched(step)
         elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                _count_unused(history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
+                _count_unused(run, history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
             history.copied(step, number)
-    _count_unused(history.all_since(), uses.blocks, unread)
+    _count_unused(run, history.all_since(), uses.blocks, unread)
     for number, size in unread.items():
         copy = run.steps[number]
         assert isinstance(copy, TracedCopy)
@@ -61,17 +61,21 @@ def cpu_uses(run: TracedRun) -> CpuUses:
 
 
 def _count_unused(
-    known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse], unread: Counter[int]
+    run: TracedRun,
+    known: Iterable[tuple[int, int, SinceCopy]],
+    uses: defaultdict[int, CpuUse],
+    unread: Counter[int],
 ) -> None:
     """Counts bytes that were copied back, and that are copied again or not used any more; unread: by copy."""
     for first, last, since in known:
         if since.way != "d2h" or since.used:
             continue
+        size = run.times.get(since.copy, 1) * (last - first)
         if since.reads == since.writes == "told":
-            uses[since.block].unread += last - first
+            uses[since.block].unread += size
             unread[since.copy] += last - first
         elif last - first >= PAGE_BYTES:
-            uses[since.block].unwatched += last - first
+            uses[since.block].unwatched += size
 
 
 def _count_read(history: HostHistory, use: HostUse, uses: defaultdict[int, CpuUse]) -> None:

@@ -10,9 +10,9 @@ import msgspec
 
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
-from firsttouch.advice.port.places import Places, blocks_told_apart, line_of, lines_of
+from firsttouch.advice.port.places import Places, blocks_told_apart, line_of
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
+from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks, run_of
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import calls_of
@@ -21,21 +21,23 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.fronts import TRACED
 from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
+from firsttouch.profile.journal import journal_files
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.untraced import how_failed, trace_layer, why_untraced
 from firsttouch.program.exact import match, told
 from firsttouch.program.program import Program, encode
-from firsttouch.program.trace import TracedRun, trace, traced_process
+from firsttouch.program.trace import TracedRun, traced_process
 from firsttouch.program.traced import program_of_trace
 from firsttouch.records.text import count, join_names
 
 PROGRAM = "program.json"
 
 
-def read_single(directory: Path) -> Profile:
-    """The profile of a directory, without the times of copies and kernels.
+def read_single(directory: Path, *, folds_loops: bool = False) -> Profile:
+    """The profile of a directory, without the times of copies and kernels. folds_loops: most iterations of long loops
+    are left out of its calls, unless a second run tells of each launch.
 
     Raises:
         UsageError: there is none, or several, of ranks.
@@ -43,7 +45,9 @@ def read_single(directory: Path) -> Profile:
     profiles = profiles_in([directory])
     if profiles != [directory]:
         raise UsageError(f"{directory} holds the profiles of {len(profiles)} ranks; name one, such as {profiles[0]}")
-    return read(directory, with_activities=False)
+    profile = read(directory, with_activities=False)
+    profile.folds_loops = folds_loops and not journal_files(directory / FOLDER)
+    return profile
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
@@ -59,7 +63,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
-    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
+    run = run_of(profile, calls)
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
@@ -74,7 +78,7 @@ def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -
     found_ranks: list[tuple[Profile, PortFindings]] = []
     errors: list[UsageError] = []
     for directory in directories:
-        profile = read_single(directory)
+        profile = read_single(directory, folds_loops=True)
         try:
             found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
         except UsageError as error:  # a rank without CUDA

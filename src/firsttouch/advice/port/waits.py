@@ -358,7 +358,7 @@ def _needed(
         earlier=[place for place in earlier if place != work],
         kernel=kernel_name(kernel) if kernel else "",
         following=places.in_program(site) if site is not None else None,
-        copies=len(alike),
+        copies=run.count(lost.copy for lost in alike),
         records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],
         stays=stays,
     )
