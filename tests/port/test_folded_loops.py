@@ -58,7 +58,15 @@ class RandomProgram:
         more = {"line": line, "blocking": chosen.random() < 0.6, "host": chosen.choice(("other", "other", "stack"))}
         others = chosen.sample(self._blocks, chosen.randrange(1, 4))
         before = chosen.choice((None, 5))
+
+        def temporary(n: int) -> None:
+            made = calls.block(nbytes + 64 * line, line=line)
+            calls.copy(made, sides[1], nbytes, sample=contents(n), line=line)
+            calls.launch(made, *others, line=line)
+            calls.free(made, line=line)
+
         return chosen.choice((
+            temporary,
             lambda n: calls.copy(sides[0], sides[1], nbytes, sample=contents(n), **more),
             lambda n: calls.copy(sides[0], sides[1], nbytes, sample=contents(n), **more),
             lambda n: calls.copy(sides[1], sides[0], nbytes, sample=contents(n), before=before, **more),

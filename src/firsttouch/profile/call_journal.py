@@ -145,25 +145,6 @@ def _chosen(rows: tuple[PlaceColumn, Rows], chosen: PlaceColumn) -> tuple[PlaceC
     return rows[0][chosen], rows[1][chosen]
 
 
-def _alike(kind: str, rows: Rows) -> PlaceColumn:
-    """A number for each call of a kind: the same for those that are alike, 0 for one that may be like no other. Samples
-    are alike if they are equal, or if each is like no other.
-    """
-    import numpy as np
-
-    fields = [rows[field] for field in _ALIKE_FIELDS[kind] if field in (rows.dtype.names or ())]
-    numbers = mixed(np.full(len(rows), [*_ALIKE_FIELDS].index(kind)), *fields)
-    if kind == "move":
-        samples = np.where(rows["flags"] & _SAMPLE, rows["sample"], 0)
-        _, number, counts = np.unique(samples, return_inverse=True, return_counts=True)
-        numbers = mixed(numbers, np.where(counts[number] > 1, samples, 0), rows["sample"] == rows["before"])
-    if kind in ("launch", "move"):
-        numbers[rows["flags"] & (_CAPTURED | _WHILE_CAPTURED) != 0] = 0
-    if kind == "launch":
-        numbers[rows["arguments"] == 0] = 0
-    return numbers if fields else np.zeros(len(rows), np.uint64)
-
-
 def _columns(rows: Rows, *fields: str) -> Iterator[list[Any]]:
     """The values of these fields; 0 of one that the version of the journal does not have."""
     known = rows.dtype.names or ()
@@ -193,10 +174,10 @@ _ALIKE_FIELDS: Mapping[str, Sequence[str]] = {
     "launch": ("arguments", "site", "flags"),
     "move": (*_ALIKE_MOVE_FIELDS, "stack"),
     "copied": _WAIT_FIELDS,
-    "block": (),
+    "block": ("address", "bytes", "begins", "memory", "registered", "name", "sharing", "access", "host"),
     "wait": (*_WAIT_FIELDS, "what"),
 }
-"""What calls of a kind that are alike have in common. copied: the end of a copy that blocks. No blocks are alike."""
+"""What calls of a kind that are alike have in common. copied: the end of a copy that blocks."""
 
 
 def _times_of_several(asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[_Copied]) -> list[float | None]:
@@ -379,7 +360,7 @@ class _CallReader(JournalReader):
         import numpy as np
 
         others = np.zeros(len(self._others), np.uint64)
-        numbers = np.concatenate([others, *(_alike(kind, rows) for kind, (_, rows) in of_kinds.items())])[order]
+        numbers = np.concatenate([others, *(self._alike(kind, rows) for kind, (_, rows) in of_kinds.items())])[order]
         loaded = np.searchsorted(times, [variable.t for variable in self._variables])
         numbers[loaded[loaded < len(numbers)]] = 0
         numbers[numbers == 0] = mixed(np.flatnonzero(numbers == 0))
@@ -389,6 +370,30 @@ class _CallReader(JournalReader):
             self._loops.append(loop._replace(begin=loop.begin - left_out))
             left_out += loop.end - loop.begin
         return is_shown if left_out else is_shown[:0]
+
+    def _alike(self, kind: str, rows: Rows) -> PlaceColumn:
+        """A number for each call of a kind: the same for those that are alike, 0 for one that may be like no other.
+        Samples are alike if they are equal, or if each is like no other.
+        """
+        import numpy as np
+
+        known = rows.dtype.names or ()
+        columns = [rows[field] for field in _ALIKE_FIELDS[kind] if field in known]
+        is_alone = np.zeros(len(rows), bool)
+        if kind in ("launch", "move"):
+            is_alone |= rows["flags"] & (_CAPTURED | _WHILE_CAPTURED) != 0
+        if kind == "launch":
+            is_alone |= rows["arguments"] == 0
+        elif kind == "move":
+            samples = np.where(rows["flags"] & _SAMPLE, rows["sample"], 0)
+            _, number, counts = np.unique(samples, return_inverse=True, return_counts=True)
+            columns += [np.where(counts[number] > 1, samples, 0), rows["sample"] == rows["before"]]
+        elif kind == "block":
+            correlations = rows["correlation"].tolist()
+            columns += [np.array([of.get(c, 0) for c in correlations]) for of in (self._calls, self._devices)]
+            is_alone |= bool(self._reservations)
+        numbers = mixed(np.full(len(rows), [*_ALIKE_FIELDS].index(kind)), *columns)
+        return np.where(is_alone, np.uint64(0), numbers)
 
     def _find_several(self, places: PlaceColumn, moves: Rows) -> None:
         import numpy as np

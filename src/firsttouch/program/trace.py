@@ -478,11 +478,17 @@ class _Tracer:
         self._ranges: dict[tuple[int, int, int, int], TracedRange] = {}
         """The sides of copies by address, bytes, rows and pitch, while no block begins or ends."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+        self._before_iteration = 0, 0, 0
+        """How many steps, launches, and copies without a block there were before an iteration that is folded."""
 
     def run(self) -> TracedRun:
         run = self.traced
         append = run.steps.append
-        for place, call in enumerate(self._calls.calls):
+        calls = self._calls.calls
+        iterations = {n - call.calls for n, call in enumerate(calls) if type(call) is FoldedCalls}
+        for place, call in enumerate(calls):
+            if place in iterations:
+                self._before_iteration = len(run.steps), run.launches, run.outside
             if type(call) is LaunchCall:
                 append(self._launch(call))
                 continue
@@ -504,25 +510,19 @@ class _Tracer:
         elif isinstance(call, PointersCall):
             self._hold(call)
         elif isinstance(call, FoldedCalls):
-            yield from self._fold(place, call)
+            yield from self._fold(call)
         elif isinstance(call, MappedView):
             if found := self._live.find(call.address):
                 yield TracedView(call, TracedRange(found[0].number, found[1], call.bytes))
         else:
             yield call
 
-    def _fold(self, place: int, folded: FoldedCalls) -> Iterator[TracedStep]:
-        """Takes another iteration, to count what it adds."""
-        run, steps = self.traced, 0
-        launches, unknown, outside = run.launches, run.unknown, run.outside
-        for number in range(place - folded.calls, place):
-            call = self._calls.calls[number]
-            steps += len([self._launch(call)] if isinstance(call, LaunchCall) else [*self._steps(number, call)])
-        run.launches += (run.launches - launches) * (folded.times - 1)
-        run.unknown += (run.unknown - unknown) * (folded.times - 1)
-        run.outside += (run.outside - outside) * (folded.times - 1)
-        if steps:
-            yield FoldedSteps(folded, steps)
+    def _fold(self, folded: FoldedCalls) -> Iterator[TracedStep]:
+        run, (steps, launches, outside) = self.traced, self._before_iteration
+        run.launches += (run.launches - launches) * folded.times
+        run.outside += (run.outside - outside) * folded.times
+        if len(run.steps) > steps:
+            yield FoldedSteps(folded, len(run.steps) - steps)
 
     # ------------------------------------------------------------------------------------------------ blocks
 

@@ -239,7 +239,7 @@ def _block(
         name=_core.demangle(block.name) if block.name else "",
         bytes=block.nbytes,
         kind=block.kind,
-        allocations=len(block.lives),
+        allocations=run.count(life.first for life in block.lives),
         place=places.of(apart or block.site),
         helper=places.of(block.site) if apart else None,
         partners=partners[:MOST_PARTNERS],

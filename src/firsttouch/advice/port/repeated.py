@@ -94,6 +94,7 @@ class RepeatedBytes:
         made = []
         for alike in rows.values():
             copies = [self.copy(repeated.copy) for repeated in alike]
+            lives = {(copy.device.block, again.life): again.copy for copy, again in zip(copies, alike, strict=True)}
             first, reading = copies[0], "" if alike[0].why == "needless" else _UNWRITTEN
             each, is_same = first.device.total, self.is_same(alike[0])
             compared = each if is_same else first.call.sampled_bytes
@@ -111,7 +112,7 @@ class RepeatedBytes:
                     each=each,
                     records=[record(repeated.copy) for repeated in alike[:MOST_RECORDS]],
                     only_wait=any(repeated.copy in only_waits for repeated in alike),
-                    renewed=len({(self.copy(again.copy).device.block, again.life) for again in alike if again.life}),
+                    renewed=self._run.count(number for (_, life), number in lives.items() if life),
                 )
             )
         return sorted(made, key=lambda row: -row.bytes)
