@@ -153,3 +153,21 @@ def test_what_may_differ_from_iteration_to_iteration_is_not_folded(calls: Calls,
     run, folded, whole = folded_and_whole(tmp_path, calls)
     assert not run.is_folded
     assert folded == whole
+
+
+def test_a_copy_back_after_a_long_loop_is_as_far_away_as_it_was(tmp_path: Path) -> None:
+    calls = Calls(pid=7)
+    block, other = (calls.block(2 * PAGE, line=line) for line in (1, 2))
+    first, second = calls.host(2 * PAGE), calls.host(2 * PAGE)
+    for array in (first, second):
+        calls.copy(block, array, 2 * PAGE, line=3)
+        calls.launch(block, line=4)
+        calls.wait(line=5)
+    calls.launch(block, line=6)
+    calls.host_use(first, 2 * PAGE, [(first, first + 2 * PAGE)])
+    for _ in range(12_000):
+        calls.launch(other, line=7)
+    calls.copy(first, block, 2 * PAGE, line=8)
+    run, folded, whole = folded_and_whole(tmp_path, calls)
+    assert run.is_folded
+    assert folded == whole
