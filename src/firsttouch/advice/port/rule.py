@@ -51,7 +51,7 @@ class FindingRow:
     certainty: FindingCertainty
     variant: str
     grounds: Mapping[str, str]
-    times: Mapping[int, int]
+    times: Mapping[int, int] = field(default_factory=dict)
     bytes: int = 0
     count: int = 0
     blocks: dict[int, None] = field(default_factory=dict)
