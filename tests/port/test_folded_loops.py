@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from tests.port.journals import profile
 from tests.port.traces import Calls
 
-from firsttouch.advice.port.reading import findings_of, read_single, traced_run
+from firsttouch.advice.port.reading import findings_of, port_findings, read_single, traced_run
 from firsttouch.program.trace import TracedRun
 
 PAGE = 4096
@@ -81,14 +82,13 @@ class RandomProgram:
 
 
 def folded_and_whole(directory: Path, calls: Calls) -> tuple[TracedRun, bytes, bytes]:
-    """The run with folded loops, and the findings of that and of the whole run."""
-    directory = profile(directory, calls.traced)
-    found = []
-    for folds_loops in (False, True):
-        read = read_single(directory, folds_loops=folds_loops)
-        run = traced_run(read)
-        found.append(msgspec.json.format(msgspec.json.encode(findings_of(read, run))))
-    return run, found[1], found[0]
+    """The run with folded loops, and the findings of `port` and those of the whole run."""
+    read = read_single(profile(directory, calls.traced))
+    folded, whole = (
+        msgspec.json.format(msgspec.json.encode(found))
+        for found in (port_findings(read), findings_of(read, traced_run(read)))
+    )
+    return traced_run(replace(read, calls=None, folds_loops=True)), folded, whole
 
 
 def loop(*blocks_of: Callable[[Calls, int, int, int], object], iterations: int = 2000) -> Calls:

@@ -81,6 +81,8 @@ _GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
 """A kernel that ran: start, name, seconds, and the number of its shape."""
+_OfKinds: TypeAlias = Mapping[str, tuple[PlaceColumn, Rows]]
+"""The calls of each kind: their places, and their records."""
 _Copied: TypeAlias = tuple[int, CopyDirection, int, float]
 """A copy or a fill that ran: start, way, bytes and seconds."""
 VENDOR = re.compile(
@@ -139,10 +141,6 @@ def _joined(parts: Sequence[tuple[PlaceColumn, Rows]]) -> tuple[PlaceColumn, Row
     import numpy as np
 
     return np.concatenate([places for places, _ in parts]), np.concatenate([rows for _, rows in parts])
-
-
-def _chosen(rows: tuple[PlaceColumn, Rows], chosen: PlaceColumn) -> tuple[PlaceColumn, Rows]:
-    return rows[0][chosen], rows[1][chosen]
 
 
 def _columns(rows: Rows, *fields: str) -> Iterator[list[Any]]:
@@ -317,19 +315,51 @@ class _CallReader(JournalReader):
         places, moves = rows["move"]
         waited = moves["stack"] != 0
         kinds = {**rows, "copied": (places[waited] + 1, moves[waited])}
-        of_kinds = {kind: kinds[kind] for kind in _ALIKE_FIELDS}
+        of_kinds: _OfKinds = {kind: kinds[kind] for kind in _ALIKE_FIELDS}
+        order, times = self._in_order(of_kinds)
+        if self._folds_loops:
+            order, of_kinds = self._fold(order, times, of_kinds)
+        self._make_calls(order, of_kinds)
+        ran = [rows["kernel"], rows["copy"]]
+        if self._loops:
+            shown = np.concatenate([of_kinds[kind][1]["correlation"] for kind in ("launch", "move")])
+            ran = [(at[part], of[part]) for at, of in ran for part in [np.isin(of["correlation"], shown)]]
+        self._take_times(*ran)
+
+    def _in_order(self, of_kinds: _OfKinds) -> tuple[PlaceColumn, PlaceColumn]:
+        """The order of all calls, of which those of kinds with few come first, and their times in this order."""
+        import numpy as np
+
         places = np.concatenate([self._calls_at, *(at for at, _ in of_kinds.values())])
         times = np.concatenate([[call.t for call in self._others], *(of["time"] * 1e-9 for _, of in of_kinds.values())])
         order = np.argsort(places, kind="stable")
         if (np.diff(times[order]) < 0).any():  # calls of several threads
             order = order[np.argsort(times[order], kind="stable")]
-        kernels, copies = rows["kernel"], rows["copy"]
-        if self._folds_loops and len(is_shown := self._find_loops(order, times[order], of_kinds)):
-            order = (np.cumsum(is_shown) - 1)[order[is_shown[order]]]
-            parts = np.split(is_shown, np.cumsum([len(self._others), *(len(at) for at, _ in of_kinds.values())])[:-1])
-            of_kinds = {kind: _chosen(of_kinds[kind], part) for kind, part in zip(of_kinds, parts[1:], strict=True)}
-            shown = np.concatenate([of_kinds[kind][1]["correlation"] for kind in ("launch", "move")])
-            kernels, copies = (_chosen(of, np.isin(of[1]["correlation"], shown)) for of in (kernels, copies))
+        return order, times[order]
+
+    def _fold(self, order: PlaceColumn, times: PlaceColumn, of_kinds: _OfKinds) -> tuple[PlaceColumn, _OfKinds]:
+        """The order and the kinds of calls without those in iterations of loops that are folded."""
+        import numpy as np
+
+        others = np.zeros(len(self._others), np.uint64)
+        numbers = np.concatenate([others, *(self._alike(kind, rows) for kind, (_, rows) in of_kinds.items())])[order]
+        loaded = np.searchsorted(times, [variable.t for variable in self._variables])
+        numbers[loaded[loaded < len(numbers)]] = 0
+        numbers[numbers == 0] = mixed(np.flatnonzero(numbers == 0))
+        is_shown, left_out = np.ones(len(order), bool), 0
+        for loop in middle_iterations(numbers):
+            is_shown[order[loop.begin : loop.end]] = False
+            self._loops.append(loop._replace(begin=loop.begin - left_out))
+            left_out += loop.end - loop.begin
+        if not left_out:
+            return order, of_kinds
+        parts = np.split(is_shown, np.cumsum([len(others), *(len(at) for at, _ in of_kinds.values())]))[1:]
+        chosen = {kind: (at[part], of[part]) for (kind, (at, of)), part in zip(of_kinds.items(), parts, strict=False)}
+        return (np.cumsum(is_shown) - 1)[order[is_shown[order]]], chosen
+
+    def _make_calls(self, order: PlaceColumn, of_kinds: _OfKinds) -> None:
+        import numpy as np
+
         launches, moves, copied, blocks, waits = (of for _, of in of_kinds.values())
         calls: list[AnyCall] = [
             *self._others,
@@ -349,27 +379,6 @@ class _CallReader(JournalReader):
             else:
                 self._unknown[correlation] = ""
         self._find_several(at[len(launches) : len(launches) + len(moves)], moves)
-        self._take_times(kernels, copies)
-
-    def _find_loops(
-        self, order: PlaceColumn, times: PlaceColumn, of_kinds: Mapping[str, tuple[PlaceColumn, Rows]]
-    ) -> PlaceColumn:
-        """Whether each call is not in iterations of a loop that are folded; empty if all are not. order: of the calls,
-        the other ones first; times: in order.
-        """
-        import numpy as np
-
-        others = np.zeros(len(self._others), np.uint64)
-        numbers = np.concatenate([others, *(self._alike(kind, rows) for kind, (_, rows) in of_kinds.items())])[order]
-        loaded = np.searchsorted(times, [variable.t for variable in self._variables])
-        numbers[loaded[loaded < len(numbers)]] = 0
-        numbers[numbers == 0] = mixed(np.flatnonzero(numbers == 0))
-        is_shown, left_out = np.ones(len(order), bool), 0
-        for loop in middle_iterations(numbers):
-            is_shown[order[loop.begin : loop.end]] = False
-            self._loops.append(loop._replace(begin=loop.begin - left_out))
-            left_out += loop.end - loop.begin
-        return is_shown if left_out else is_shown[:0]
 
     def _alike(self, kind: str, rows: Rows) -> PlaceColumn:
         """A number for each call of a kind: the same for those that are alike, 0 for one that may be like no other.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -35,9 +36,8 @@ from firsttouch.records.text import count, join_names
 PROGRAM = "program.json"
 
 
-def read_single(directory: Path, *, folds_loops: bool = False) -> Profile:
-    """The profile of a directory, without the times of copies and kernels. folds_loops: most iterations of long loops
-    are left out of its calls, unless a second run tells of each launch.
+def read_single(directory: Path) -> Profile:
+    """The profile of a directory, without the times of copies and kernels.
 
     Raises:
         UsageError: there is none, or several, of ranks.
@@ -45,9 +45,7 @@ def read_single(directory: Path, *, folds_loops: bool = False) -> Profile:
     profiles = profiles_in([directory])
     if profiles != [directory]:
         raise UsageError(f"{directory} holds the profiles of {len(profiles)} ranks; name one, such as {profiles[0]}")
-    profile = read(directory, with_activities=False)
-    profile.folds_loops = folds_loops and not journal_files(directory / FOLDER)
-    return profile
+    return read(directory, with_activities=False)
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
@@ -78,14 +76,22 @@ def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -
     found_ranks: list[tuple[Profile, PortFindings]] = []
     errors: list[UsageError] = []
     for directory in directories:
-        profile = read_single(directory, folds_loops=True)
+        profile = read_single(directory)
         try:
-            found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
+            found_ranks.append((profile, port_findings(profile, process)))
         except UsageError as error:  # a rank without CUDA
             errors.append(error)
     if not found_ranks:
         raise errors[0]
     return found_ranks[0][1] if len(found_ranks) == 1 else over_ranks(found_ranks)
+
+
+def port_findings(profile: Profile, process: int | None = None, unwritten: str = "") -> PortFindings:
+    """The findings of a process, as `findings_of` and `traced_run`. Of a long loop whose iterations are alike, the
+    first and the last ones are looked at, unless a second run told of each launch.
+    """
+    folded = replace(profile, calls=None, folds_loops=not journal_files(profile.directory / FOLDER))
+    return findings_of(folded, traced_run(folded, process), unwritten)
 
 
 def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
