@@ -328,6 +328,16 @@ class TracedRun(msgspec.Struct, dict=True):
         """How many steps the process had taken before a step."""
         return number + sum(left for at, left in self.once(_left_out) if at <= number)
 
+    def ordinals(self, numbers: Sequence[int]) -> list[int]:
+        """How many of some steps, in order, the process had taken before each of them."""
+        found, left_out, folds = list[int](), 0, [*reversed(self.once(_folded))]
+        for place, number in enumerate(numbers):
+            while folds and folds[-1][0] <= number:
+                at, fold = folds.pop()
+                left_out += fold.call.times * (place - bisect_left(numbers, at - fold.steps))
+            found.append(place + left_out)
+        return found
+
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
         return self.durations.get(step.call.correlation) if step.call.correlation else None

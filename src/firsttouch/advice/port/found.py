@@ -55,6 +55,7 @@ from firsttouch.program.trace import (
     TracedStep,
     time_of,
 )
+from firsttouch.program.watched import has_looks
 
 
 def found(
@@ -202,6 +203,7 @@ def unseen_use(
             number for number, step in enumerate(run.steps) if type(step) is TracedLaunch and step.strangers
         ),
         outside=run.outside,
+        unlooked="" if has_looks(run) or not state.use.copies else "asked" if state.watched else "not asked",
         is_guessed=run.guesses_arguments,
         pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )
