@@ -10,7 +10,7 @@ from pathlib import Path
 from firsttouch.advice.advisor import note_conditions, note_equal_devices, prices_under
 from firsttouch.advice.answer import Advice, TriedRow
 from firsttouch.advice.port.places import Places
-from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
+from firsttouch.advice.port.reading import port_findings, program_of, read_single, traced_run
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.advice.tried.findings import BASELINE
 from firsttouch.advice.tried.stored import directory_of, read_findings
@@ -57,7 +57,7 @@ def traced_program(directory: Path, process: int | None = None) -> TracedProgram
     """
     profile = read_single(directory)
     run = traced_run(profile, process)
-    places, found = Places(profile.callers), findings_of(profile, run)
+    places, found = Places(profile.callers), port_findings(profile, process)
     return TracedProgram(run, program_of(profile, run), found, places, gpu_of(run, profile.header))
 
 

@@ -57,7 +57,7 @@ def command(
 
 def findings_in(directory: Path, process: int | None = None, *, keep: bool = False) -> PortFindings:
     """keep: the program is written beside the profile."""
-    from firsttouch.advice.port.reading import findings_of, findings_of_ranks, read_single, traced_run, write_program
+    from firsttouch.advice.port.reading import findings_of_ranks, port_findings, read_single, traced_run, write_program
     from firsttouch.base.collection import without_collection
     from firsttouch.profile.reading import profiles_in
 
@@ -65,9 +65,8 @@ def findings_in(directory: Path, process: int | None = None, *, keep: bool = Fal
         if len(ranks := profiles_in([directory])) > 1:
             return findings_of_ranks(ranks, process)
         profile = read_single(directory)
-        run = traced_run(profile, process)
-        unwritten = write_program(profile, run) if keep else ""
-        return findings_of(profile, run, unwritten)
+        unwritten = write_program(profile, traced_run(profile, process)) if keep else ""
+        return port_findings(profile, process, unwritten)
 
 
 def _with_kinds(function: Callable[..., None]) -> Callable[..., None]:

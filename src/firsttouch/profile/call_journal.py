@@ -12,7 +12,8 @@ from bisect import bisect_left, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from operator import attrgetter, lt
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -25,6 +26,7 @@ from firsttouch.profile.calls import (
     ArgumentWord,
     BlockCall,
     CopyCause,
+    FoldedCalls,
     HostPlace,
     HostUse,
     KernelAccess,
@@ -52,6 +54,7 @@ from firsttouch.profile.journal import (
     memory_kind,
     notice,
 )
+from firsttouch.profile.loops import MiddleIterations, middle_iterations, mixed
 from firsttouch.profile.recorded import CallSite, CopyDirection
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
@@ -78,6 +81,8 @@ _GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
 """A kernel that ran: start, name, seconds, and the number of its shape."""
+_OfKinds: TypeAlias = Mapping[str, tuple[PlaceColumn, Rows]]
+"""The calls of each kind: their places, and their records."""
 _Copied: TypeAlias = tuple[int, CopyDirection, int, float]
 """A copy or a fill that ran: start, way, bytes and seconds."""
 VENDOR = re.compile(
@@ -92,25 +97,30 @@ def is_of_vendor(site: CallSite) -> bool:
     return bool(site) and VENDOR.search(site[0].file) is not None
 
 
-def read_calls(directory: Path, names: CallerTable | None = None) -> list[TracedCalls]:
+def read_calls(directory: Path, names: CallerTable | None = None, *, folds_loops: bool = False) -> list[TracedCalls]:
     """The calls of each process that was traced, of a profile's directory.
 
     names: the functions of places, by which frames of a CUDA runtime that was linked statically are told from those of
-    the program, whose stack pointer a wait has.
+    the program, whose stack pointer a wait has. folds_loops: of long loops, `FoldedCalls` stand for most iterations.
 
     Raises:
         UsageError: A journal is broken, or of version 1, which does not tell what launches and copies name.
     """
-    return [
-        calls for path in journal_files(directory) if (calls := _CallReader(path, names or {}).read_calls()) is not None
-    ]
+    read = (_CallReader(path, names or {}, folds_loops=folds_loops).read_calls() for path in journal_files(directory))
+    return [calls for calls in read if calls is not None]
 
 
 def calls_of(profile: Profile) -> list[TracedCalls]:
     """The calls of each process of a profile that was traced. They are read once. Raises as `read_calls`."""
     if profile.calls is None:
-        profile.calls = read_calls(profile.directory, profile.callers)
+        profile.calls = read_calls(profile.directory, profile.callers, folds_loops=profile.folds_loops)
     return profile.calls
+
+
+def unfolded(calls: TracedCalls, names: CallerTable) -> TracedCalls:
+    """The same calls with each iteration of loops, read again from their journal."""
+    assert calls.journal is not None
+    return _CallReader(calls.journal, names).read_calls() or calls
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
@@ -152,10 +162,20 @@ def _seconds(rows: Rows) -> PlaceColumn:
 
 _MANY = ("memory", "copy", "kernel", "call", "launch", "move", "block", "wait")
 """The kinds of records of which there may be millions."""
-_MOVE_FIELDS = (
-    *("source", "target", "bytes", "rows", "source_pitch", "target_pitch", "sample", "before", "correlation", "site"),
-    *("thread", "device", "stream", "advice", "what", "host", "flags", "direction", "began", "cause"),
+_ALIKE_MOVE_FIELDS = (
+    *("source", "target", "bytes", "rows", "source_pitch", "target_pitch", "site"),
+    *("thread", "device", "stream", "advice", "what", "host", "flags", "direction", "cause"),
 )
+_MOVE_FIELDS = (*_ALIKE_MOVE_FIELDS, "sample", "before", "correlation", "began")
+_WAIT_FIELDS = "stack", "thread", "site"
+_ALIKE_FIELDS: Mapping[str, Sequence[str]] = {
+    "launch": ("arguments", "site", "flags"),
+    "move": (*_ALIKE_MOVE_FIELDS, "stack"),
+    "copied": _WAIT_FIELDS,
+    "block": ("address", "bytes", "begins", "memory", "registered", "name", "sharing", "access", "host"),
+    "wait": (*_WAIT_FIELDS, "what"),
+}
+"""What calls of a kind that are alike have in common. copied: the end of a copy that blocks."""
 
 
 def _times_of_several(asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[_Copied]) -> list[float | None]:
@@ -207,9 +227,9 @@ def _share_times(
 class _CallReader(JournalReader):
     """Reads the calls of one journal."""
 
-    def __init__(self, path: Path, names: CallerTable) -> None:
+    def __init__(self, path: Path, names: CallerTable, *, folds_loops: bool = False) -> None:
         super().__init__(path)
-        self._names = names
+        self._names, self._folds_loops = names, folds_loops
         self._above: dict[int, int] = {0: 0}
         """How far the program's stack pointer is above that of the first frame, by the number of a site."""
         self._all = TracedCalls(0, [])
@@ -234,6 +254,8 @@ class _CallReader(JournalReader):
         self._others: list[AnyCall] = []
         self._calls_at: list[int] = []
         """The calls of kinds of which there are few, and their places in the file."""
+        self._loops: list[MiddleIterations] = []
+        """Iterations that are folded, of which the calls before the first one are in the list of calls."""
         self._lost = 0
         self._notices: list[str] = []
 
@@ -254,6 +276,7 @@ class _CallReader(JournalReader):
         except struct.error:
             raise file.broken() from None
         self._all.pid, self._all.failed = file.pid, tuple(self._failed_calls())
+        self._all.journal = file.path
         self._finish()
         return self._all
 
@@ -314,27 +337,97 @@ class _CallReader(JournalReader):
 
         self._calls = dict(zip(*_columns(rows["call"][1], "correlation", "site"), strict=True))
         self._take_devices(rows["memory"][1])
-        several: list[tuple[Sequence[int] | PlaceColumn, Sequence[AnyCall]]] = [
-            (self._calls_at, self._others),
-            self._launches(*rows["launch"]),
-            *self._moves(*rows["move"]),
-            self._blocks(*rows["block"]),
-            self._waits(*rows["wait"]),
+        places, moves = rows["move"]
+        waited = moves["stack"] != 0
+        kinds = {**rows, "copied": (places[waited] + 1, moves[waited])}
+        of_kinds: _OfKinds = {kind: kinds[kind] for kind in _ALIKE_FIELDS}
+        order, times = self._in_order(of_kinds)
+        if self._folds_loops:
+            order, of_kinds = self._fold(order, times, of_kinds)
+        self._make_calls(order, of_kinds)
+        ran = [rows["kernel"], rows["copy"]]
+        if self._loops:
+            shown = np.concatenate([of_kinds[kind][1]["correlation"] for kind in ("launch", "move")])
+            ran = [(at[part], of[part]) for at, of in ran for part in [np.isin(of["correlation"], shown)]]
+        self._take_times(*ran)
+
+    def _in_order(self, of_kinds: _OfKinds) -> tuple[PlaceColumn, PlaceColumn]:
+        """The order of all calls, of which those of kinds with few come first, and their times in this order."""
+        import numpy as np
+
+        places = np.concatenate([self._calls_at, *(at for at, _ in of_kinds.values())])
+        times = np.concatenate([[call.t for call in self._others], *(of["time"] * 1e-9 for _, of in of_kinds.values())])
+        order = np.argsort(places, kind="stable")
+        if (np.diff(times[order]) < 0).any():  # calls of several threads
+            order = order[np.argsort(times[order], kind="stable")]
+        return order, times[order]
+
+    def _fold(self, order: PlaceColumn, times: PlaceColumn, of_kinds: _OfKinds) -> tuple[PlaceColumn, _OfKinds]:
+        """The order and the kinds of calls without those in iterations of loops that are folded."""
+        import numpy as np
+
+        others = np.zeros(len(self._others), np.uint64)
+        numbers = np.concatenate([others, *(self._alike(kind, rows) for kind, (_, rows) in of_kinds.items())])[order]
+        loaded = np.searchsorted(times, [variable.t for variable in self._variables])
+        numbers[loaded[loaded < len(numbers)]] = 0
+        numbers[numbers == 0] = mixed(np.flatnonzero(numbers == 0))
+        is_shown, left_out = np.ones(len(order), bool), 0
+        for loop in middle_iterations(numbers):
+            is_shown[order[loop.begin : loop.end]] = False
+            self._loops.append(loop._replace(begin=loop.begin - left_out))
+            left_out += loop.end - loop.begin
+        if not left_out:
+            return order, of_kinds
+        parts = np.split(is_shown, np.cumsum([len(others), *(len(at) for at, _ in of_kinds.values())]))[1:]
+        chosen = {kind: (at[part], of[part]) for (kind, (at, of)), part in zip(of_kinds.items(), parts, strict=False)}
+        return (np.cumsum(is_shown) - 1)[order[is_shown[order]]], chosen
+
+    def _make_calls(self, order: PlaceColumn, of_kinds: _OfKinds) -> None:
+        import numpy as np
+
+        launches, moves, copied, blocks, waits = (of for _, of in of_kinds.values())
+        calls: list[AnyCall] = [
+            *self._others,
+            *self._launches(launches),
+            *self._moves(moves),
+            *self._waits(copied, repeat("copy")),
+            *self._blocks(of_kinds["block"][0], blocks),
+            *self._waits(waits, map(_WAITS.__getitem__, waits["what"].tolist())),
         ]
-        places = np.concatenate([np.asarray(at, np.int64) for at, _ in several])
-        calls = [call for _, of_kind in several for call in of_kind]
-        self._all.calls = [calls[place] for place in np.argsort(places, kind="stable").tolist()]
-        launches = rows["launch"][1]
+        self._all.calls = [calls[place] for place in order.tolist()]
+        at = np.argsort(order)[len(self._others) :]
         odd = np.flatnonzero((launches["flags"] & _BY_GRAPH != 0) | (launches["arguments"] == 0))
-        ordered = np.sort(places)
-        at = np.searchsorted(ordered, rows["launch"][0][odd]).tolist()
-        for place, (correlation, flags) in zip(at, launches[odd][["correlation", "flags"]].tolist(), strict=True):
+        graphs = launches[odd][["correlation", "flags"]].tolist()
+        for place, (correlation, flags) in zip(at[odd].tolist(), graphs, strict=True):
             if flags & _BY_GRAPH:
                 self._graphs[correlation].append(place)
             else:
                 self._unknown[correlation] = ""
-        self._find_several(np.searchsorted(ordered, rows["move"][0]), rows["move"][1])
-        self._take_times(rows["kernel"], rows["copy"])
+        self._find_several(at[len(launches) : len(launches) + len(moves)], moves)
+
+    def _alike(self, kind: str, rows: Rows) -> PlaceColumn:
+        """A number for each call of a kind: the same for those that are alike, 0 for one that may be like no other.
+        Samples are alike if they are equal, or if each is like no other.
+        """
+        import numpy as np
+
+        known = rows.dtype.names or ()
+        columns = [rows[field] for field in _ALIKE_FIELDS[kind] if field in known]
+        is_alone = np.zeros(len(rows), bool)
+        if kind in ("launch", "move"):
+            is_alone |= rows["flags"] & (_CAPTURED | _WHILE_CAPTURED) != 0
+        if kind == "launch":
+            is_alone |= rows["arguments"] == 0
+        elif kind == "move":
+            samples = np.where(rows["flags"] & _SAMPLE, rows["sample"], 0)
+            _, number, counts = np.unique(samples, return_inverse=True, return_counts=True)
+            columns += [np.where(counts[number] > 1, samples, 0), rows["sample"] == rows["before"]]
+        elif kind == "block":
+            correlations = rows["correlation"].tolist()
+            columns += [np.array([of.get(c, 0) for c in correlations]) for of in (self._calls, self._devices)]
+            is_alone |= bool(self._reservations)
+        numbers = mixed(np.full(len(rows), [*_ALIKE_FIELDS].index(kind)), *columns)
+        return np.where(is_alone, np.uint64(0), numbers)
 
     def _find_several(self, places: PlaceColumn, moves: Rows) -> None:
         import numpy as np
@@ -459,10 +552,10 @@ class _CallReader(JournalReader):
             bool(record.sizes_known),
         )
 
-    def _launches(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[LaunchCall]]:
+    def _launches(self, rows: Rows) -> list[LaunchCall]:
         fields = _columns(rows, "correlation", "arguments", "site", "flags")
         arguments, sites = self._arguments, self._sites
-        return places, [
+        return [
             LaunchCall(t=t, correlation=correlation, arguments=arguments[words], site=sites[site])
             if not flags
             else LaunchCall(
@@ -477,10 +570,9 @@ class _CallReader(JournalReader):
             for t, correlation, words, site, flags in zip(_times(rows), *fields, strict=True)
         ]
 
-    def _moves(self, places: PlaceColumn, rows: Rows) -> Iterator[tuple[PlaceColumn, Sequence[AnyCall]]]:
-        """The moves, and the waits of those that block, each after its move."""
+    def _moves(self, rows: Rows) -> list[MoveCall]:
         fields = _columns(rows, *_MOVE_FIELDS)
-        yield places, [
+        return [
             MoveCall(
                 t=t,
                 correlation=correlation,
@@ -507,19 +599,10 @@ class _CallReader(JournalReader):
                 began=began * 1e-9 if began else None,
                 cause=_CAUSES[cause],
             )
-            for t, source, target, nbytes, number, source_pitch, target_pitch, sample, before, correlation, site,
-            thread, device, stream, advice, what, host, flags, direction, began, cause
+            for t, source, target, nbytes, number, source_pitch, target_pitch, site,
+            thread, device, stream, advice, what, host, flags, direction, cause, sample, before, correlation, began
             in zip(_times(rows), *fields, strict=True)
         ]  # fmt: skip
-        waited = rows["stack"] != 0
-        fields = _columns(rows[waited], "stack", "thread", "site", "began")
-        yield (
-            places[waited] + 1,
-            [
-                self._wait(t, stack, thread, site, "copy", began)
-                for t, stack, thread, site, began in zip(_times(rows[waited]), *fields, strict=True)
-            ],
-        )
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
@@ -533,12 +616,12 @@ class _CallReader(JournalReader):
             )
         )
 
-    def _blocks(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[BlockCall]]:
+    def _blocks(self, places: PlaceColumn, rows: Rows) -> list[BlockCall]:
         fields = _columns(
             rows,
             *("address", "bytes", "correlation", "name", "begins", "memory", "registered", "sharing", "access", "host"),
         )
-        return places, [
+        return [
             BlockCall(
                 t=t,
                 correlation=correlation,
@@ -641,22 +724,21 @@ class _CallReader(JournalReader):
         location = self._names.get((file, offset))
         return location.function if location else ""
 
-    def _waits(self, places: PlaceColumn, rows: Rows) -> tuple[PlaceColumn, list[WaitCall]]:
-        fields = _columns(rows, "stack", "thread", "site", "what", "began")
-        return places, [
-            self._wait(t, stack, thread, site, _WAITS[what], began)
-            for t, stack, thread, site, what, began in zip(_times(rows), *fields, strict=True)
+    def _waits(self, rows: Rows, kinds: Iterable[WaitKind]) -> list[WaitCall]:
+        above, sites = self._above, self._sites
+        return [
+            WaitCall(
+                t=t,
+                thread=thread,
+                what=kind,
+                stack=stack + above.get(site, 0),
+                site=sites[site],
+                began=began * 1e-9 if began else None,
+            )
+            for t, stack, thread, site, began, kind in zip(
+                _times(rows), *_columns(rows, *_WAIT_FIELDS, "began"), kinds, strict=False
+            )
         ]
-
-    def _wait(self, t: float, stack: int, thread: int, site: int, kind: WaitKind, began: int) -> WaitCall:
-        return WaitCall(
-            t=t,
-            thread=thread,
-            what=kind,
-            stack=stack + self._above.get(site, 0),
-            site=self._sites[site],
-            began=began * 1e-9 if began else None,
-        )
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
@@ -677,9 +759,9 @@ class _CallReader(JournalReader):
                     self._all.calls[i] = replace(call, captured=False)
             elif type(call) is BlockCall and (device := self._devices.get(call.correlation)):
                 self._all.calls[i] = replace(call, device=device)
-        times = [call.t for call in self._all.calls]
-        if any(map(lt, times[1:], times)):
-            self._all.calls.sort(key=attrgetter("t"))  # calls of several threads
+        for loop in reversed(self._loops):
+            t = self._all.calls[loop.begin - 1].t
+            self._all.calls.insert(loop.begin, FoldedCalls(t=t, calls=loop.length, times=loop.times))
         self._add_variables()
         self._all.incomplete = tuple(self._losses())
 

@@ -5,6 +5,8 @@ Addresses are those of the process. Times are seconds of CLOCK_MONOTONIC.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -212,7 +214,19 @@ class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host: int = 0
 
 
-AnyCall: TypeAlias = LaunchCall | MoveCall | PointersCall | BlockCall | WaitCall | QueryCall | HostUse | MappedView
+class FoldedCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last `calls` calls, an iteration of a loop, were made `times` times more, at other times. A sample of theirs
+    was the same each time, or equals none of any other call.
+    """
+
+    t: float
+    calls: int
+    times: int
+
+
+AnyCall: TypeAlias = (
+    LaunchCall | MoveCall | PointersCall | BlockCall | WaitCall | QueryCall | HostUse | MappedView | FoldedCalls
+)
 
 
 Dimensions: TypeAlias = tuple[int, int, int]
@@ -224,7 +238,7 @@ class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
     correlation, kernels and copies. incomplete: what is missing, in sentences; is_partial: records are. shapes: of
     kernels, by correlation. failed: calls that returned an error, which are not among `calls`. runtimes: that it used,
-    but for CUDA.
+    but for CUDA. journal: where they were read.
     """
 
     pid: int
@@ -235,3 +249,12 @@ class TracedCalls(msgspec.Struct):
     shapes: dict[int, LaunchShape] = {}
     runtimes: list[Runtime] = []
     failed: tuple[FailedCalls, ...] = ()
+    journal: Path | None = None
+
+    def counted(self) -> Iterator[tuple[AnyCall, int]]:
+        """Each call, and how many it stands for."""
+        times: dict[int, int] = {}
+        for place, call in enumerate(self.calls):
+            if isinstance(call, FoldedCalls):
+                times |= dict.fromkeys(range(place - call.calls, place), 1 + call.times)
+        return ((call, times.get(place, 1)) for place, call in enumerate(self.calls))

@@ -65,6 +65,8 @@ class Profile:
     """What the injected library wrote. Its times are those of CLOCK_MONOTONIC."""
     calls: list[TracedCalls] | None = None
     """The calls in the same journals, once they were asked for (call_journal.py)."""
+    folds_loops: bool = False
+    """Whether `calls` has loops folded."""
 
     def curve(self, track: str, column: str) -> Curve | None:
         return self.curves.get((track, column))

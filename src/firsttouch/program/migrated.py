@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from firsttouch.profile.calls import HostUse, QueryCall, WaitCall
+from firsttouch.profile.calls import WaitCall
 from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.program.ranges import Ranges
-from firsttouch.program.trace import MANAGED_KINDS, TracedLaunch, TracedRun, TracedStep
+from firsttouch.program.trace import MANAGED_KINDS, TracedLaunch, TracedRun, time_of
 
 EVICTION = "eviction"
 """The cause of moves for want of room (native/events, migration_causes)."""
@@ -82,7 +82,7 @@ class _NamingLaunches:
 
 def managed_uses(run: TracedRun, events: Iterable[MemoryEvent]) -> dict[int, list[ManagedUse]]:
     """What the CPU used, by the number of the step before which it did; that of all steps for what came last."""
-    lives, times = _Lives(run), [_time(step) for step in run.steps]
+    lives, times = _Lives(run), [time_of(step) for step in run.steps]
     for index in range(1, len(times)):
         times[index] = max(times[index], times[index - 1])
     launches = _NamingLaunches(run)
@@ -107,7 +107,3 @@ def managed_uses(run: TracedRun, events: Iterable[MemoryEvent]) -> dict[int, lis
         step: [ManagedUse(block, *pair, writes) for (block, writes), ranges in rows.items() for pair in ranges]
         for step, rows in moved.items()
     }
-
-
-def _time(step: TracedStep) -> float:
-    return step.t if isinstance(step, WaitCall | QueryCall | HostUse) else step.call.t

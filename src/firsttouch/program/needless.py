@@ -166,15 +166,15 @@ def _compare_copy(
     """Compares a copy with what its bytes were, and notes what they are now. unknown: the last launch of which nothing
     is known; seen: the last step that tells of pages that the CPU wrote. history: None if nothing was watched.
     """
-    parts = joined(copy)
+    parts, times = joined(copy), run.times.get(number, 1)
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
     if only is not None and (held_bytes := _held_exactly(block, *only)) is not None:
         if held_bytes.sample is None or copy.call.sample is None:
-            result.not_compared["no sample"] += 1
+            result.not_compared["no sample"] += times
         elif unknown > held_bytes.since:
-            result.not_compared["launch"] += 1
+            result.not_compared["launch"] += times
         elif seen > held_bytes.since:
-            result.not_compared["part"] += 1
+            result.not_compared["part"] += times
         else:
             is_unwritten = (
                 history is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
@@ -23,6 +23,7 @@ from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,
     BlockCall,
+    FoldedCalls,
     HostUse,
     KernelAccess,
     LaunchCall,
@@ -242,6 +243,13 @@ class TracedLaunch(msgspec.Struct, frozen=True, gc=False):
         return self.call.arguments.kernel if self.call.arguments else ""
 
 
+class FoldedSteps(msgspec.Struct, frozen=True, gc=False):
+    """The last `steps` steps, an iteration of a loop, were taken `call.times` times more."""
+
+    call: FoldedCalls
+    steps: int
+
+
 TracedStep: TypeAlias = (
     TracedAllocation
     | TracedMapping
@@ -253,6 +261,7 @@ TracedStep: TypeAlias = (
     | WaitCall
     | QueryCall
     | HostUse
+    | FoldedSteps
 )
 """None of these has subclasses. Loops over all steps ask for `type(step)`: a run has millions, and `isinstance` takes
 several times as long for a step that is of another kind.
@@ -302,9 +311,49 @@ class TracedRun(msgspec.Struct, dict=True):
             made[make] = make(self)
         return cast(T, made[make])
 
+    @property
+    def is_folded(self) -> bool:
+        return bool(self.once(_folded))
+
+    @property
+    def times(self) -> Mapping[int, int]:
+        """How many steps a step stands for, by its number, if it is in the last iteration before `FoldedSteps`."""
+        return self.once(_times)
+
+    def count(self, numbers: Iterable[int]) -> int:
+        """How many steps those with these numbers stand for."""
+        return sum(self.times.get(number, 1) for number in numbers)
+
+    def place(self, number: int) -> int:
+        """How many steps the process had taken before a step."""
+        return number + sum(left for at, left in self.once(_left_out) if at <= number)
+
+    def ordinals(self, numbers: Sequence[int]) -> list[int]:
+        """How many of some steps, in order, the process had taken before each of them."""
+        found, left_out, folds = list[int](), 0, [*reversed(self.once(_folded))]
+        for place, number in enumerate(numbers):
+            while folds and folds[-1][0] <= number:
+                at, fold = folds.pop()
+                left_out += fold.call.times * (place - bisect_left(numbers, at - fold.steps))
+            found.append(place + left_out)
+        return found
+
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
         return self.durations.get(step.call.correlation) if step.call.correlation else None
+
+
+def _folded(run: TracedRun) -> list[tuple[int, FoldedSteps]]:
+    return [(number, step) for number, step in enumerate(run.steps) if type(step) is FoldedSteps]
+
+
+def _times(run: TracedRun) -> dict[int, int]:
+    return {n: 1 + fold.call.times for number, fold in run.once(_folded) for n in range(number - fold.steps, number)}
+
+
+def _left_out(run: TracedRun) -> list[tuple[int, int]]:
+    """Where steps are folded, and how many more they are than one."""
+    return [(number, fold.steps * fold.call.times - 1) for number, fold in run.once(_folded)]
 
 
 def _guesses_arguments(run: TracedRun) -> bool:
@@ -328,6 +377,11 @@ def beside_launches(run: TracedRun) -> list[tuple[int, TracedStep]]:
     return [(number, step) for number, step in enumerate(run.steps) if type(step) is not TracedLaunch]
 
 
+def time_of(step: TracedStep) -> float:
+    """When a step's call returned, as a reading of CLOCK_MONOTONIC."""
+    return step.t if isinstance(step, WaitCall | QueryCall | HostUse) else step.call.t
+
+
 def is_wait(step: TracedStep) -> bool:
     """Whether the program waits for the device, as a copy that blocks does too."""
     return type(step) is WaitCall or ((type(step) is TracedCopy or type(step) is TracedFill) and step.call.blocking)
@@ -339,12 +393,16 @@ def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> 
     """
 
     def size(calls: TracedCalls) -> tuple[int, int]:
-        moves = (c for c in calls.calls if isinstance(c, MoveCall) and c.what == "copy")
-        launches = sum(isinstance(c, LaunchCall) for c in calls.calls)
-        return sum(m.bytes * m.rows for m in moves), launches
+        copied = launches = 0
+        for call, times in calls.counted():
+            if type(call) is LaunchCall:
+                launches += times
+            elif type(call) is MoveCall and call.what == "copy":
+                copied += times * call.bytes * call.rows
+        return copied, launches
 
     chosen = [p for p in processes if pid is None or p.pid == pid]
-    return max(chosen, key=size, default=None)
+    return max(chosen, key=size, default=None) if len(chosen) > 1 else next(iter(chosen), None)
 
 
 @lru_cache(maxsize=4096)
@@ -430,11 +488,17 @@ class _Tracer:
         self._ranges: dict[tuple[int, int, int, int], TracedRange] = {}
         """The sides of copies by address, bytes, rows and pitch, while no block begins or ends."""
         self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+        self._before_iteration = 0, 0, 0
+        """How many steps, launches, and copies without a block there were before an iteration that is folded."""
 
     def run(self) -> TracedRun:
         run = self.traced
         append = run.steps.append
-        for place, call in enumerate(self._calls.calls):
+        calls = self._calls.calls
+        iterations = {n - call.calls for n, call in enumerate(calls) if type(call) is FoldedCalls}
+        for place, call in enumerate(calls):
+            if place in iterations:
+                self._before_iteration = len(run.steps), run.launches, run.outside
             if type(call) is LaunchCall:
                 append(self._launch(call))
                 continue
@@ -455,11 +519,20 @@ class _Tracer:
             yield from self._begin(place, call) if call.begins else self._end(call)
         elif isinstance(call, PointersCall):
             self._hold(call)
+        elif isinstance(call, FoldedCalls):
+            yield from self._fold(call)
         elif isinstance(call, MappedView):
             if found := self._live.find(call.address):
                 yield TracedView(call, TracedRange(found[0].number, found[1], call.bytes))
         else:
             yield call
+
+    def _fold(self, folded: FoldedCalls) -> Iterator[TracedStep]:
+        run, (steps, launches, outside) = self.traced, self._before_iteration
+        run.launches += (run.launches - launches) * folded.times
+        run.outside += (run.outside - outside) * folded.times
+        if len(run.steps) > steps:
+            yield FoldedSteps(folded, len(run.steps) - steps)
 
     # ------------------------------------------------------------------------------------------------ blocks
 

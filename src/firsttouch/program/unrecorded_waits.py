@@ -27,6 +27,11 @@ def unrecorded_waits(run: TracedRun) -> UnrecordedWaits:
     return {number: last for number, last in reused.items() if ends[last] <= _began(run.steps[number])}
 
 
+def are_told_by_times(run: TracedRun) -> bool:
+    """Whether there may be such waits, of which only the times of each copy tell."""
+    return bool(_reused_targets(run))
+
+
 def _reused_targets(run: TracedRun) -> dict[int, int]:
     """By copies to the device of bytes that changed: the copy to the host that filled these bytes, without blocking and
     without a wait since then; the first one of several.

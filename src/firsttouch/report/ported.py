@@ -18,7 +18,7 @@ from firsttouch.advice.port.port_findings import (
     PortFindings,
     StepRecord,
 )
-from firsttouch.advice.port.reading import findings_of, program_of, traced_run
+from firsttouch.advice.port.reading import port_findings, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.advice.port.wording import COPIES_OF, wait_words
@@ -60,7 +60,7 @@ def ported_page(profile: Profile, *, is_advised: bool = False) -> PortedPage | N
         run = traced_run(profile)
     except UsageError:
         return None
-    port = findings_of(profile, run)
+    port = port_findings(profile)
     program = program_lines(program_of(profile, run))
     course = list(moments(run, run.once(partners)))
     candidates = [

@@ -105,7 +105,7 @@ class _Alike:
 
 def block_use(run: TracedRun) -> ProgramUse:
     """What the steps of a program do with its blocks."""
-    use = ProgramUse(defaultdict(BlockUse))
+    use, times = ProgramUse(defaultdict(BlockUse)), run.times
     lives = Counter[int]()
     sets = Counter[int]()
     named: dict[int, tuple[TracedUse, ...]] = {}
@@ -139,7 +139,7 @@ def block_use(run: TracedRun) -> ProgramUse:
             if not step.call.captured:
                 key = id(step.uses)
                 named[key] = step.uses
-                sets[key] += 1
+                sets[key] += times.get(number, 1)
                 latest[key] = number
         elif type(step) is TracedAllocation:
             settle()
@@ -148,7 +148,7 @@ def block_use(run: TracedRun) -> ProgramUse:
             of_copy = id(step.source), id(step.target), id(step.call.site), step.call.host
             if (known := alike.get(of_copy)) is None:
                 known = alike[of_copy] = _Alike(step)
-            known.times += 1
+            known.times += times.get(number, 1)
             known.last = number
         elif type(step) is TracedFill:
             last, life = use.blocks[step.target.block].last, lives[step.target.block] - 1
@@ -241,7 +241,7 @@ def _block(
         name=_core.demangle(block.name) if block.name else "",
         bytes=block.nbytes,
         kind=block.kind,
-        allocations=len(block.lives),
+        allocations=run.count(life.first for life in block.lives),
         place=places.of(apart or block.site),
         helper=places.of(block.site) if apart else None,
         partners=partners[:MOST_PARTNERS],

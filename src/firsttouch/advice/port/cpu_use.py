@@ -51,9 +51,9 @@ def cpu_uses(run: TracedRun) -> CpuUses:
             history.watched(step)
         elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                _count_unused(history.since(part.host, part.host + part.end - part.start), uses, unread)
+                _count_unused(run, history.since(part.host, part.host + part.end - part.start), uses, unread)
             history.copied(step, number)
-    _count_unused(history.all_since(), uses, unread)
+    _count_unused(run, history.all_since(), uses, unread)
     for number, size in unread.items():
         copy = run.steps[number]
         assert isinstance(copy, TracedCopy)
@@ -62,18 +62,21 @@ def cpu_uses(run: TracedRun) -> CpuUses:
     return uses
 
 
-def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: CpuUses, unread: Counter[int]) -> None:
+def _count_unused(
+    run: TracedRun, known: Iterable[tuple[int, int, SinceCopy]], uses: CpuUses, unread: Counter[int]
+) -> None:
     """Counts bytes that were copied back, and that are copied again or not used any more; unread: by copy."""
     for first, last, since in known:
         if since.way != "d2h":
             continue
+        size = run.times.get(since.copy, 1) * (last - first)
         if since.used:
             uses.used.add(since.copy)
         elif since.reads == since.writes == "told":
-            uses.blocks[since.block].unread += last - first
+            uses.blocks[since.block].unread += size
             unread[since.copy] += last - first
         elif last - first >= PAGE_BYTES:
-            uses.blocks[since.block].unwatched += last - first
+            uses.blocks[since.block].unwatched += size
 
 
 def _count_read(history: HostHistory, use: HostUse, uses: defaultdict[int, CpuUse]) -> None:

@@ -149,10 +149,11 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
             rows.add(number, site_of(run, number))
         for (_, (place,)), alike in rows.groups.items():
             sides = [run.steps[number].device for number in alike]  # type: ignore[union-attr]
-            blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)
+            blocks = [*dict.fromkeys(side.block for side in sides)]
+            size = sum(run.times.get(number, 1) * side.total for number, side in zip(alike, sides, strict=True))
             reason = strongest(fates.reasons[number] for number in alike if number in fates.reasons)
             unless = KEPT[reason].unless if reason else ""
-            row = CopyCalls(fate=fate, blocks=blocks, place=place, copies=len(sides), bytes=size,
+            row = CopyCalls(fate=fate, blocks=blocks, place=place, copies=run.count(alike), bytes=size,
                             reason=reason or "", unless=unless)  # fmt: skip
             made.append(row)
     return made
@@ -165,16 +166,16 @@ def filled_first(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Fi
         by_place[places.in_program(site_of(run, row.fill)), row.is_whole].append(row)
     made = []
     for (place, is_whole), rows in by_place.items():
-        targets = [step.target for row in rows if isinstance(step := run.steps[row.fill], TracedFill)]
+        targets = [(row.fill, step.target) for row in rows if isinstance(step := run.steps[row.fill], TracedFill)]
         copies = [*dict.fromkeys(places.in_program(site_of(run, row.copy)) for row in rows)]
         made.append(
             FilledFirst(
                 is_needless=is_whole,
-                blocks=[*dict.fromkeys(target.block for target in targets)],
+                blocks=[*dict.fromkeys(target.block for _, target in targets)],
                 place=place,
                 copies=copies,
-                fills=len(rows),
-                bytes=sum(target.total for target in targets),
+                fills=run.count(row.fill for row in rows),
+                bytes=sum(run.times.get(fill, 1) * target.total for fill, target in targets),
             )
         )
     return made

@@ -42,12 +42,20 @@ from firsttouch.advice.port.wording import (
     worded_search,
 )
 from firsttouch.profile.call_journal import is_of_vendor
-from firsttouch.profile.calls import HostUse, QueryCall, WaitCall
+from firsttouch.profile.calls import WaitCall
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, failed_rows
 from firsttouch.program.partners import Partners, partners
-from firsttouch.program.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
+from firsttouch.program.trace import (
+    STATIC_KINDS,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+    TracedStep,
+    time_of,
+)
 from firsttouch.program.watched import has_looks
 
 
@@ -80,7 +88,7 @@ def found(
     blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
-        return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
+        return StepRecord(step=run.place(number), t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     saved, others_copied = _saved(run, joined, clock), [*use.others(state.places)]
     waits = needed_waits(run, joined, fates, state.places, record)
@@ -159,11 +167,6 @@ def search(state: ProgramState) -> tuple[list[FindingRow], list[Hazard]]:
     return ordered, sorted((rule for rule in rules if isinstance(rule, Hazard)), key=lambda hazard: hazard.order)
 
 
-def time_of(step: TracedStep) -> float:
-    """When a step's call returned, as a reading of CLOCK_MONOTONIC."""
-    return step.t if isinstance(step, WaitCall | QueryCall | HostUse) else step.call.t
-
-
 def _saved(run: TracedRun, joined: Partners, clock: float) -> SavedBytes:
     most = most_saved(run, joined)
     return SavedBytes(
@@ -200,7 +203,9 @@ def unseen_use(
         unwatched=sum(block.unwatched or 0 for block in blocks),
         unwatched_inputs=sum(row.bytes for row in calls if row.reason == "unseen"),
         gpus=len({block.device for block in run.blocks if not block.on_host}),
-        strange=sum(type(step) is TracedLaunch and step.strangers > 0 for step in run.steps),
+        strange=run.count(
+            number for number, step in enumerate(run.steps) if type(step) is TracedLaunch and step.strangers
+        ),
         outside=run.outside,
         unlooked="" if has_looks(run) or not state.use.copies else "asked" if state.watched else "not asked",
         is_guessed=run.guesses_arguments,

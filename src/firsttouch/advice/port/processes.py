@@ -11,11 +11,13 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import lines_of
 from firsttouch.advice.port.port_findings import PortFindings, ProcessAnswer
 from firsttouch.advice.port.wording import headline, likely_by_line, noted_titles
+from firsttouch.profile.call_journal import unfolded
 from firsttouch.profile.calls import MoveCall, TracedCalls
 from firsttouch.profile.content import Profile
 from firsttouch.profile.program_names import program_name
 from firsttouch.profile.touches import TouchIndex
-from firsttouch.program.trace import trace, traced_process
+from firsttouch.program.trace import TracedRun, trace, traced_process
+from firsttouch.program.unrecorded_waits import are_told_by_times
 
 MOST_PROCESSES = 16
 """The most processes that are searched, the busiest ones. Of others, copies are counted."""
@@ -83,8 +85,20 @@ def _over(shown: PortFindings, of_each: Sequence[PortFindings], answers: Sequenc
     return replace(shown, summary=summary, processes=answers)
 
 
+def run_of(profile: Profile, calls: TracedCalls) -> TracedRun:
+    """What a process of a profile did."""
+
+    def traced(calls: TracedCalls) -> TracedRun:
+        return trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
+
+    run = traced(calls)
+    if run.is_folded and are_told_by_times(run):
+        return traced(unfolded(calls, profile.callers))
+    return run
+
+
 def _found(profile: Profile, calls: TracedCalls) -> PortFindings:
-    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
+    run = run_of(profile, calls)
     touches = TouchIndex(profile, calls.pid)
     return found(
         run, profile.callers, command=command_of(profile, calls.pid), touches=touches, watched=is_watched(profile)
@@ -105,10 +119,10 @@ def _answer(profile: Profile, findings: PortFindings) -> ProcessAnswer:
 
 def _counted(profile: Profile, calls: TracedCalls) -> ProcessAnswer:
     copies = [
-        call
-        for call in calls.calls
+        (call, times)
+        for call, times in calls.counted()
         if isinstance(call, MoveCall) and call.what == "copy" and call.direction in ("h2d", "d2h", "unknown")
     ]
-    size = sum(copy.bytes * copy.rows for copy in copies)
+    size = sum(times * copy.bytes * copy.rows for copy, times in copies)
     command = [*command_of(profile, calls.pid)]
-    return ProcessAnswer(pid=calls.pid, command=command, copies=len(copies), copied=size)
+    return ProcessAnswer(pid=calls.pid, command=command, copies=sum(times for _, times in copies), copied=size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,9 @@ import msgspec
 from firsttouch.advice.port.dropped import CopiesByFate
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
-from firsttouch.advice.port.places import Places, blocks_told_apart, line_of, lines_of
+from firsttouch.advice.port.places import Places, blocks_told_apart, line_of
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks
+from firsttouch.advice.port.processes import command_of, is_watched, over_all, over_ranks, run_of
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import calls_of
@@ -22,13 +23,14 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.fronts import TRACED
 from firsttouch.profile.headline import LONGEST_COMMAND, retyped, short
+from firsttouch.profile.journal import journal_files
 from firsttouch.profile.program_names import program_command
 from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.untraced import how_failed, trace_layer, why_untraced
 from firsttouch.program.exact import match, told
 from firsttouch.program.program import Program, encode
-from firsttouch.program.trace import TracedRun, trace, traced_process
+from firsttouch.program.trace import TracedRun, traced_process
 from firsttouch.program.traced import program_of_trace
 from firsttouch.records.text import count, join_names
 
@@ -60,7 +62,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     calls = traced_process(processes, process)
     if calls is None:
         raise _no_process_error(profile, processes, process)
-    run = trace(calls, lambda site: lines_of(site, profile.callers), profile.callers)
+    run = run_of(profile, calls)
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
@@ -77,12 +79,20 @@ def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -
     for directory in directories:
         profile = read_single(directory)
         try:
-            found_ranks.append((profile, findings_of(profile, traced_run(profile, process))))
+            found_ranks.append((profile, port_findings(profile, process)))
         except UsageError as error:  # a rank without CUDA
             errors.append(error)
     if not found_ranks:
         raise errors[0]
     return found_ranks[0][1] if len(found_ranks) == 1 else over_ranks(found_ranks)
+
+
+def port_findings(profile: Profile, process: int | None = None, unwritten: str = "") -> PortFindings:
+    """The findings of a process, as `findings_of` and `traced_run`. Of a long loop whose iterations are alike, the
+    first and the last ones are looked at, unless a second run told of each launch.
+    """
+    folded = replace(profile, calls=None, folds_loops=not journal_files(profile.directory / FOLDER))
+    return findings_of(folded, traced_run(folded, process), unwritten)
 
 
 def findings_of(

@@ -94,6 +94,7 @@ class RepeatedBytes:
         made = []
         for alike in rows.values():
             copies = [self.copy(repeated.copy) for repeated in alike]
+            lives = {(copy.device.block, again.life): again.copy for copy, again in zip(copies, alike, strict=True)}
             first, reading = copies[0], "" if alike[0].why == "needless" else _UNWRITTEN
             each, is_same = first.device.total, self.is_same(alike[0])
             compared = each if is_same else first.call.sampled_bytes
@@ -103,15 +104,15 @@ class RepeatedBytes:
                     reading=_REST if not is_same else reading,
                     direction="h2d" if first.way == "h2d" else "d2h",
                     blocks=list(dict.fromkeys(copy.device.block for copy in copies)),
-                    copies=len(copies),
-                    bytes=sum(copy.device.total for copy in copies),
+                    copies=(times := self._run.count(repeated.copy for repeated in alike)),
+                    bytes=times * each,
                     place=self._places.of(first.call.site),
                     since=self._places.of(self.copy(alike[0].since).call.site),
                     compared=compared,
                     each=each,
                     records=[record(repeated.copy) for repeated in alike[:MOST_RECORDS]],
                     only_wait=any(repeated.copy in only_waits for repeated in alike),
-                    renewed=len({(self.copy(again.copy).device.block, again.life) for again in alike if again.life}),
+                    renewed=self._run.count(number for (_, life), number in lives.items() if life),
                 )
             )
         return sorted(made, key=lambda row: -row.bytes)

@@ -43,13 +43,15 @@ class FindingWords:
 @dataclass
 class FindingRow:
     """A finding as data: occurrences that are alike. variant: which of its rule's words it has. grounds: what these
-    name. bytes, count: of all occurrences. places: their calls, each with its bytes. steps: the first ones.
+    name. times: how many steps one stands for. bytes, count: of all occurrences. places: their calls, each with its
+    bytes. steps: the first ones.
     """
 
     rule: type[Rule]
     certainty: FindingCertainty
     variant: str
     grounds: Mapping[str, str]
+    times: Mapping[int, int] = field(default_factory=dict)
     bytes: int = 0
     count: int = 0
     blocks: dict[int, None] = field(default_factory=dict)
@@ -62,10 +64,11 @@ class FindingRow:
         return self.certainty != "possible" and not self.rule.words[self.variant].is_note
 
     def add(self, number: int, nbytes: int, place: CallLocation, *blocks: int) -> None:
-        self.bytes += nbytes
-        self.count += 1
+        times = self.times.get(number, 1)
+        self.bytes += times * nbytes
+        self.count += times
         self.blocks |= dict.fromkeys(blocks)
-        self.places.append((place, nbytes))
+        self.places.append((place, times * nbytes))
         if len(self.steps) < MOST_RECORDS:
             self.steps.append(number)
 
@@ -180,7 +183,7 @@ class Rule:
         """The finding of a variant and of what tells it from others, such as a block or a call. Add an occurrence."""
         key = self.name, variant, certainty, apart, *grounds.items()
         if key not in self._rows:
-            self._rows[key] = FindingRow(type(self), certainty, variant, grounds)
+            self._rows[key] = FindingRow(type(self), certainty, variant, grounds, self.state.run.times)
         return self._rows[key]
 
 

@@ -304,15 +304,17 @@ class _Order:
     def _look_ahead(self, number: int, block: int | None) -> tuple[int, CallSite | None]:
         """The next wait, or what comes before; the site is None if that is no wait."""
         stops, waits = self._stops
-        stops = stops if block is not None else self._wait_steps
+        stops, ordinals = (stops, self._ordinals) if block is not None else self._wait_steps
         first = bisect_right(stops, number)
-        for at in range(first, min(len(stops), first + _FAR)):
+        for at in range(first, len(stops)):
             place = stops[at]
+            if ordinals[at] >= ordinals[first] + _FAR:
+                return place, None
             if (site := waits.get(place)) is not None:
                 return place, site
             if block == _ANY or (block is not None and self._may_write(place, block)):
                 return place, None
-        return (stops[first + _FAR] if first + _FAR < len(stops) else len(self._run.steps)), None
+        return len(self._run.steps), None
 
     @cached_property
     def _stops(self) -> tuple[list[int], dict[int, CallSite]]:
@@ -339,8 +341,13 @@ class _Order:
         return stops, waits
 
     @cached_property
-    def _wait_steps(self) -> list[int]:
-        return [*self._stops[1]]
+    def _ordinals(self) -> list[int]:
+        return self._run.ordinals(self._stops[0])
+
+    @cached_property
+    def _wait_steps(self) -> tuple[list[int], list[int]]:
+        steps = [*self._stops[1]]
+        return steps, self._run.ordinals(steps)
 
     def _may_write(self, number: int, block: int) -> bool:
         """Whether work may write a block, or shows that the CPU has prepared data before."""
@@ -413,7 +420,7 @@ def _needed(
         earlier=[place for place in earlier if place != work],
         kernel=kernel_name(kernel) if kernel else "",
         following=places.in_program(site) if site is not None else None,
-        copies=len(alike),
+        copies=run.count(lost.copy for lost in alike),
         records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],
         stays=stays,
         unread=first.unread,

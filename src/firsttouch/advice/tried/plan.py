@@ -9,13 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from firsttouch.advice.port.dropped import CopiesByFate, copies_by_fate
-from firsttouch.advice.port.found import program_state, search, time_of
+from firsttouch.advice.port.found import program_state, search
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.rules.concurrent_access import ConcurrentAccess
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.advice.tried.recorded import UNWATCHED, Known, NotedBlock, ProcessNotes
 from firsttouch.profile.traced import CallerTable, CallLocation
-from firsttouch.program.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    TracedAllocation,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+    time_of,
+)
 
 Apart: TypeAlias = Literal[
     "offsets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from firsttouch.advice.port.cpu_use import watched_ranges
@@ -20,6 +20,7 @@ from firsttouch.program.trace import (
     TracedCopy,
     TracedLaunch,
     TracedRange,
+    TracedRun,
     TracedStep,
     is_wait,
 )
@@ -68,7 +69,7 @@ class ConcurrentAccess(Hazard):
         """The looks at the host since a launch that is pending."""
         self._between = 0, 0, Ranges()
         """The last steps between launches that were asked for, and the pages that their copies to the host write."""
-        self._shown = _ShownBytes(state.run.steps)
+        self._shown = _ShownBytes(state.run)
 
     def take(self, number: int, step: TracedStep) -> None:
         if not self.state.pending:
@@ -226,8 +227,8 @@ class _Looks:
 class _ShownBytes:
     """The host's bytes that blocks show which copies fill in turn."""
 
-    def __init__(self, steps: Sequence[TracedStep]) -> None:
-        self._steps, self._next = steps, 0
+    def __init__(self, run: TracedRun) -> None:
+        self._run, self._steps, self._next = run, run.steps, 0
         self._filled: dict[int, TracedCopy] = {}
         """The last copy to each block."""
         self._named: dict[int, tuple[TracedCopy, Ranges]] = {}
@@ -244,7 +245,7 @@ class _ShownBytes:
             yield from self._named[block][1].common(start, end)
         back = self._copies_back.get(block, [])
         place = bisect_left(back, number)
-        if place < len(back) and back[place] < number + _FAR:
+        if place < len(back) and self._run.place(back[place]) < self._run.place(number) + _FAR:
             step = self._steps[back[place]]
             assert isinstance(step, TracedCopy)
             for first, last in _host_side(step):
