@@ -15,9 +15,6 @@ from pathlib import Path
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.processes import python_module
-from firsttouch.base.units import format_size
-from firsttouch.workers.process import signal_name
-from firsttouch.workers.protocol import one_line
 
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
@@ -88,6 +85,10 @@ def _written_paths(call: Sequence[object]) -> list[Path]:
         if not done.stdout:  # a module may have ended the process with os._exit
             raise NotDrawn("its process ended before it was written")
         return [Path(name) for name in json.loads(done.stdout)]
+    from firsttouch.base.units import format_size
+    from firsttouch.workers.process import signal_name
+    from firsttouch.workers.protocol import one_line
+
     lines = done.stderr.decode(errors="replace").split("\n")
     last = one_line(next((line.strip() for line in reversed(lines) if line.strip()), ""))
     if done.returncode == WRONG_CALL and last:

@@ -27,9 +27,9 @@ from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.profile_panels import MemoryFigure, narrow, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
-from firsttouch.report.templates import filled_in
+from firsttouch.report.templates import filled_in, template
 
-PAGE, ADVICE_PAGE = "report.html", "advice.html"
+PAGE, ADVICE_PAGE, TEMPLATE = "report.html", "advice.html", "profile.html.j2"
 
 
 def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
@@ -51,8 +51,9 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     leading, lines = [table for table in lines if not table.folded], [table for table in lines if table.folded]
     tables = [*lines, *(ported.tables if ported is not None else []), *tables]
     answer = [words_of_lines.answer(only.by_line), *words.answer(only)] if only else []
+    template(TEMPLATE)  # before the wait for the figures
     return filled_in(
-        "profile.html.j2",
+        TEMPLATE,
         title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
         advice=advice,
