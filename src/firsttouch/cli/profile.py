@@ -373,7 +373,7 @@ def write_views(
     """Writes the views of a profile. Returns its numbers, and the paths of what was written, or why it was not.
 
     failure: why the profile is not complete, which is printed. meanwhile: is called while the page is drawn, by another
-    process.
+    process, which takes the numbers that this one adds up.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -381,12 +381,16 @@ def write_views(
 
     if failure:
         print_error(f"the profile is not complete: {failure}")
-    with ThreadPoolExecutor(1) as another:
-        drawn = another.submit(write_report, directory)
-        from firsttouch.advice.link import link_speed
-        from firsttouch.profile.views import SUMMARY, TRACE, write
+    awaited, written = map(os.fdopen, os.pipe(), ("rb", "wb"))
+    with awaited, ThreadPoolExecutor(1) as another:
+        drawn = another.submit(write_report, directory, awaited.fileno())
+        with written:
+            from firsttouch.advice.link import link_speed
+            from firsttouch.profile.views import SUMMARY, TRACE, write
 
-        summary, unwritten = write(directory, link_speed)
+            summary, unwritten = write(directory, link_speed)
+            if not unwritten:
+                written.write(b"1")
         meanwhile()
         problem = unwritten or drawn.result()
     files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]

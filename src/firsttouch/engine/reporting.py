@@ -71,10 +71,10 @@ def page_or_reason(draw_page: Callable[[], Path]) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _written_paths(call: Sequence[object]) -> list[Path]:
+def _written_paths(call: Sequence[object], stdin: int = subprocess.DEVNULL) -> list[Path]:
     """The paths of what the process wrote."""
     command = python_module("firsttouch.report", json.dumps(call))
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
     except subprocess.TimeoutExpired:
@@ -102,10 +102,15 @@ def _written_paths(call: Sequence[object]) -> list[Path]:
     )
 
 
-def write_report(directory: Path) -> str:
-    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn."""
+def write_report(directory: Path, numbers: int | None = None) -> str:
+    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn.
+
+    numbers: of a profile whose numbers this process adds up meanwhile, the end of a pipe from which a byte can be read
+    when they are written, and nothing if they won't be.
+    """
+    asked = ["html", None, [str(directory)]]
     try:
-        draw([directory])
+        _written_paths(asked) if numbers is None else _written_paths([*asked, True], numbers)
     except (UsageError, NotDrawn) as error:
         call = shlex.join(["firsttouch", "report", str(directory)])
         return f"the report was not drawn: {error}; {call} draws it"

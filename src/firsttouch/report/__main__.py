@@ -40,7 +40,7 @@ def write(call: Sequence[Any]) -> list[Path]:
     if are_profiles(sources):
         from firsttouch.report.profile import export_profile, write_profile
 
-        return [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
+        return [write_profile(sources, target, *more)] if form == "html" else export_profile(sources, form, target)
     if form == "html":
         from firsttouch.report.page import write_report
 
