@@ -30,6 +30,7 @@ import profiled
 import ranges
 import traced_apps
 import traced_calls
+import tried
 from records import ROOT, Directory, load, matching
 from tables import TABLES
 
@@ -42,6 +43,8 @@ TEXTS = {
     **ported.TEXTS,
     **ranges.TEXTS,
 }
+OF_PATHS = {**profiled.OF_PROFILES, **tried.OF_TRIES}
+"""Those of directories that hold no results."""
 PAGES = [
     ROOT / "README.md",
     *(page for folder in ("docs", "evidence") for page in sorted((ROOT / folder).rglob("*.md"))),
@@ -63,11 +66,9 @@ def text_of(name: str, patterns: str) -> str:
         return TABLES[name].text(directories(patterns))
     if name in TEXTS:
         return TEXTS[name](directories(patterns))
-    if name in profiled.OF_PROFILES:
-        return profiled.OF_PROFILES[name](matching(patterns))
-    raise SystemExit(
-        f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS, *profiled.OF_PROFILES])}"
-    )
+    if name in OF_PATHS:
+        return OF_PATHS[name]([path for pattern in patterns.split() for path in matching(pattern)])
+    raise SystemExit(f"{name} is neither a table nor a text; there are {', '.join([*TABLES, *TEXTS, *OF_PATHS])}")
 
 
 def recomputed(page: str) -> str:

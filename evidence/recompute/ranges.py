@@ -127,15 +127,16 @@ def _together(directories: Sequence[Directory]) -> Results:
 def of_traces(directories: Sequence[Directory]) -> Rows:
     """What memory adds to the compute part of the versions of traced programs that others wrote."""
     rows = Rows()
-    for directory in (d for d in directories if d.path.parents[1].name.startswith("h100-port")):
+    for directory in (d for d in directories if (d.path.parents[1] / "ported.json").exists()):
         visit = directory.path.parents[1]
+        card = visit.name.partition("-")[0]
         for version in versions(json.loads((visit / "ported.json").read_text())):
             added = version.added
             low, high = range_of_traced(added.ms, added.low, added.high)
             held = added.low <= version.measured <= added.high
             off = 0.0 if held else abs(version.measured - added.ms) / with_least(added.ms)
             whole = version.compute.ms
-            rows.append(JudgedRange("h100", visit.name, version.program, None, version.measured, low, high, off, whole))
+            rows.append(JudgedRange(card, visit.name, version.program, None, version.measured, low, high, off, whole))
     return rows
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
+from tests.port import tries
 from tests.scripts import load_script
+from tests.texts import assert_states
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -99,3 +101,23 @@ def test_a_prediction_is_printed_as_the_readme_says(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("skipped")) == (0, 0)
     for line in printed.splitlines():
         assert " ".join(line.split()) in " ".join(done.stdout.split())
+
+
+def test_tables_of_what_was_tried_have_measured_and_predicted_times(tmp_path: Path) -> None:
+    times = {"none": [1.0, 1.1, 0.9], "managed": [0.5, 0.51, 0.49], "managed+prefetch": [2.0, 2.1, 1.9]}
+    predicted = {"managed": (0.6, 0.4, 0.7), "managed+prefetch": (0.8, 0.7, 0.9)}
+    first = tries.written(tmp_path / "a", tries.found(times, predicted))
+    other = tries.written(tmp_path / "b", tries.found({"none": [3.0]}, command=["./b", "2"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "evidence/recompute")
+        tables = load_script(ROOT / "evidence/recompute/tried.py").OF_TRIES
+    rows = [line.strip("| ").split(" | ") for line in tables["tried-times"]([first, other]).splitlines()]
+    assert rows[2][:4] == ["`app 1`", "3", "1 s (0.9 to 1.1)", "0.50 (0.49 to 0.51)"]
+    assert rows[3][:3] == ["`b 2`", "1", "3 s"]
+    beside = tables["tried-beside"]([first]).splitlines()
+    assert [line.split(" | ")[-1].strip(" |") for line in beside[2:]] == ["yes", "no"]
+    assert "0.60 (0.40 to 0.70)" in beside[2]
+    assert_states(tables["tried-judged"]([first]), "2 estimates", "3 pairs")
+    for paths, message in (([other], "--prices"), ([first, ROOT / "docs", ROOT / "src"], "name one run")):
+        with pytest.raises(SystemExit, match=message):
+            tables["tried-judged"](paths)

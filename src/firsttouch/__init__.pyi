@@ -89,4 +89,6 @@ def validate(
     *names: str,
     rows: str | os.PathLike[str] | None = ...,
     measured: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = ...,
+    tried: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = ...,
+    prices: str | os.PathLike[str] | None = ...,
 ) -> dict[str, Any]: ...

@@ -77,7 +77,7 @@ def test_the_answer_says_what_a_strategy_is_in_opencl() -> None:
 
 
 def test_buffers_that_are_mapped_take_the_place_of_copies() -> None:
-    allocate, copied, waits, free = changes("OpenCL", "buffer")
+    allocate, copied, _, waits, free = changes("OpenCL", "buffer")
     assert_states(allocate[1], "create 2 buffers with CL_MEM_ALLOC_HOST_PTR")
     assert allocate[2] == ["bs.cu:10", "bs.cu:11"]
     assert copied[0] == "map"
@@ -96,7 +96,7 @@ def test_buffers_that_are_mapped_take_the_place_of_copies() -> None:
     ],
 )
 def test_shared_virtual_memory_says_what_it_needs(strategy: str, capability: str, is_mapped: bool) -> None:
-    allocate, passed, copied, waits, free = changes("OpenCL", strategy)
+    allocate, passed, copied, _, waits, free = changes("OpenCL", strategy)
     assert_states(allocate[1], "clSVMAlloc", "OpenCL 2.0", capability)
     assert_states(passed[1], "clSetKernelArgSVMPointer")
     assert passed[2] == ["bs.cu:21"]
@@ -106,7 +106,7 @@ def test_shared_virtual_memory_says_what_it_needs(strategy: str, capability: str
 
 def test_plain_memory_needs_no_buffers_that_are_given_back() -> None:
     what = [change for change, _, _ in changes("OpenCL", "system")]
-    assert what == ["allocate", "pass", "drop", "wait"]
+    assert what == ["allocate", "pass", "drop", "check", "wait"]
     assert_states(changes("OpenCL", "system")[0][1], "in place of 2 buffers", "CL_DEVICE_SVM_FINE_GRAIN_SYSTEM")
 
 
@@ -114,7 +114,7 @@ def test_changes_of_cuda_stay_in_its_terms() -> None:
     texts = [text for _, text, _ in changes("CUDA", "managed")]
     assert_states(texts[0], "allocate 2 buffers by cudaMallocManaged, which replaces 2 host arrays")
     assert not any("cl" in word for text in texts for word in text.split() if word.startswith("cl"))
-    assert [what for what, _, _ in changes("CUDA", "managed")] == ["allocate", "drop", "wait", "free"]
+    assert [what for what, _, _ in changes("CUDA", "managed")] == ["allocate", "drop", "check", "wait", "free"]
 
 
 def test_page_locked_host_arrays_of_opencl_are_mapped_buffers() -> None:

@@ -132,10 +132,11 @@ def test_edits_name_lines_once_and_in_order() -> None:
     assert words == [
         ("allocate", 5, [f"bs.cu:{n}" for n in range(168, 173)]),
         ("drop", 5, ["bs.cu:193", "bs.cu:194", "bs.cu:195", "bs.cu:235", "bs.cu:236"]),
+        ("check", 5, ["bs.cu:193", "bs.cu:194", "bs.cu:195", "bs.cu:235", "bs.cu:236"]),
         ("prefetch", 5, ["bs.cu:206"]),
     ]
     text = " ".join(" ".join(lines(of_black_scholes())).split())
-    assert "(bs.cu:168-172); drop 5 copies (:193-195, 235-236); prefetch before the kernels" in text
+    assert "(bs.cu:168-172); drop 5 copies (:193-195, 235-236); check" in text
 
 
 @pytest.mark.parametrize(("copies", "fits"), [(1.0, True), (0.6, False), (1.6, False)])

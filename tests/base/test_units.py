@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.base.units import parse_size, size_option
+from firsttouch.base.units import format_interval, format_seconds, parse_size, size_option
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,23 @@ def test_invalid_sizes(text: str, message: str) -> None:
 def test_a_size_as_an_option_is_exact(size: int, text: str) -> None:
     assert size_option(size) == text
     assert size == 0 or parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.25e-6, "1.25 us"), (0.3, "300 ms"), (0.9999, "1 s"), (150, "2.5 min"), (5e-9, "5 ns"), (0, "0 ns")],
+)
+def test_a_duration_has_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "low", "high", "text"),
+    [
+        (1.05, 0.98, 1.2, "1.05 s (0.98 to 1.2)"),
+        (0.0064, 0.0061, 1.5, "6.4 ms (6.1 to 1,500)"),
+        (150, 60, 600, "2.5 min (1 to 10)"),
+    ],
+)
+def test_an_interval_has_the_unit_of_what_it_is_of(seconds: float, low: float, high: float, text: str) -> None:
+    assert format_interval(seconds, low, high) == text

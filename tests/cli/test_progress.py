@@ -63,3 +63,19 @@ def test_the_time_of_an_experiment_is_that_of_its_own_points(
     text = capsys.readouterr().err
     assert "bandwidth on cuda:0: 2 ok, 60 s" in text
     assert "p2p-copy on cuda:0: 2 ok, 1 skipped, 5 s" in text
+
+
+def test_a_log_gets_each_step_with_its_time_and_which_one_is_under_way(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET", 0.01)
+    text = ""
+    with progress.Steps() as steps:
+        steps("plain")
+        while "plain: under way for" not in text:
+            time.sleep(0.01)
+            text += capsys.readouterr().err
+        steps("timed")
+    lines = (text + capsys.readouterr().err).splitlines()
+    ended = [line for line in lines if "under way" not in line]
+    assert [line.split(": ")[1] for line in ended] == ["plain", "timed"]

@@ -9,9 +9,10 @@ from tests.calls import call
 from tests.texts import assert_states
 
 import firsttouch
+from firsttouch.advice.tried.stored import read_findings
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
-HEAT, MANAGED = (EXAMPLES / "profiles" / name for name in ("standin-heat-hip", "standin-heat-hip-managed"))
+HEAT, MANAGED, TRIED = (EXAMPLES / "profiles" / f"standin-heat-hip{form}" for form in ("", "-managed", "-tried"))
 FRAMES, STEPS, PLATE = 12, 10, 4 << 20
 
 
@@ -35,8 +36,24 @@ def test_the_advice_says_that_a_stand_in_was_traced_and_names_calls_of_hip(xnack
     assert "cudaMalloc" not in shown.stdout
 
 
-@pytest.mark.parametrize("directory", [HEAT, MANAGED])
+@pytest.mark.parametrize("directory", [HEAT, MANAGED, TRIED, TRIED / "profile"])
 def test_the_record_names_no_folder_but_those_that_it_was_made_in(directory: Path):
-    content = b"".join(file.read_bytes() for file in directory.iterdir())
+    content = b"".join(file.read_bytes() for file in directory.iterdir() if file.is_file())
     for folder in (b"/home/", b"/root/"):
         assert folder not in content
+
+
+def test_what_was_tried_of_the_example_is_what_port_finds_of_it():
+    found, lines = read_findings(TRIED), (EXAMPLES / "heat_hip.cpp").read_text().splitlines()
+    (pair,) = found.pairs
+    assert (pair.array, pair.block) == (PLATE, PLATE)
+    assert (pair.copied_in, pair.copied_back) == (FRAMES * PLATE, FRAMES * PLATE)
+    assert "hipMalloc" in lines[int(pair.allocated_at.rpartition(":")[2]) - 1]
+    managed = found.result("managed")
+    assert managed is not None
+    assert managed.counts is not None
+    assert (managed.counts.left_out, managed.counts.made) == (2 * FRAMES, 0)
+    assert found.checked is not None
+    assert (found.checked.equal, found.checked.different) == (2 * FRAMES, 0)
+    shown = call("advise", "--profile", TRIED, "--device", "model:mi300a")
+    assert_states(shown.stdout, "traced on Stand-in", "measured by firsttouch try")

@@ -10,6 +10,7 @@ from tests.port.traces import Calls
 
 from firsttouch.advice.edits import edits
 from firsttouch.advice.port.places import Places
+from firsttouch.profile.calls import HostUse
 from firsttouch.program.strategies import STRATEGIES
 
 MIB = 1 << 20
@@ -293,6 +294,115 @@ def test_what_was_not_seen_of_an_array_is_said_where_its_copy_is_dropped() -> No
     assert fates(program) == [(COPY_IN, "dropped", "unseen", True), (OTHER, "dropped", "", False)]
     assert sum("reads again 1 MiB" in sentence for sentence in of(program).unseen) == 1
     assert [change for change in changes(program) if change[0] == "drop"] == [("drop", [COPY_IN]), ("drop", [OTHER])]
+
+
+# ------------------------------------------------------------------------------------------- the order in one window
+
+
+def window(program: Program, since: float, *, read: int = 0) -> None:
+    """The CPU writes the array, or reads it, at some time from `since` on."""
+    writes = () if read else ((program.array, program.array + MIB),)
+    now = program.calls[-1].t + 0.0005
+    use = HostUse(since=since, t=now, address=program.array, bytes=MIB, writes=writes, read=read, late=False)
+    program.calls.append(use)
+
+
+def written_as_a_kernel_ran(program: Program) -> None:
+    program.copy_in()
+    since = program.calls[-1].t
+    program.kernel()
+    window(program, since)
+    program.copy_back()
+
+
+def written_as_kernels_ran(program: Program) -> None:
+    program.copy_in()
+    since = program.calls[-1].t
+    program.kernel(READS)
+    program.kernel()
+    window(program, since)
+    program.kernel(READS)
+
+
+def written_as_another_buffer_was_copied(program: Program) -> None:
+    program.copy_in()
+    since = program.calls[-1].t
+    program.copy(program.buffer, program.block(MIB), MIB, line=OTHER)
+    window(program, since)
+    program.kernel(READS)
+
+
+def read_as_a_kernel_ran(program: Program) -> None:
+    """As a reference that the CPU computes before the kernel or after it."""
+    program.copy_in()
+    since = program.calls[-1].t
+    program.kernel()
+    window(program, since, read=MIB)
+    program.copy_back(program.host(MIB))
+
+
+def changed_as_a_kernel_ran(program: Program) -> None:
+    program.kernel()
+    program.copy_back()
+    since = program.calls[-1].t
+    program.kernel()
+    window(program, since)
+    program.copy_back()
+
+
+@pytest.mark.parametrize(
+    ("made", "line", "reason"),
+    [
+        (written_as_a_kernel_ran, COPY_IN, "interleaved"),
+        (written_as_kernels_ran, COPY_IN, "interleaved"),
+        (written_as_another_buffer_was_copied, COPY_IN, "interleaved"),
+        (read_as_a_kernel_ran, COPY_IN, "read"),
+        (changed_as_a_kernel_ran, COPY_BACK, "changed"),
+    ],
+)
+def test_where_the_order_in_one_window_decides_the_list_says_unless(
+    made: Callable[[Program], None], line: int, reason: str
+) -> None:
+    program = Program()
+    made(program)
+    assert (line, "kept", reason, True) in fates(program)
+    (unless,) = [row.unless for row in of(program).copy_calls if row.place.line == line]
+    assert "before" in unless or "after" in unless
+
+
+def written_after_the_launch(program: Program) -> None:
+    """A window that begins with the launch tells the order, though one that ends later does not."""
+    program.copy_in()
+    since = program.calls[-1].t
+    program.launch(program.buffer, line=LAUNCH)
+    window(program, program.calls[-1].t)
+    program.wait()
+    window(program, since)
+    program.copy_back()
+
+
+def written_beside_kernels_that_only_read(program: Program) -> None:
+    program.copy_in()
+    since = program.calls[-1].t
+    program.kernel(READS)
+    window(program, since)
+    program.copy_back()
+
+
+def written_before_the_launch(program: Program) -> None:
+    program.copy_in()
+    window(program, program.calls[-1].t)
+    program.kernel()
+    program.copy_back()
+
+
+@pytest.mark.parametrize(
+    "made", [written_after_the_launch, written_beside_kernels_that_only_read, written_before_the_launch]
+)
+def test_where_the_order_is_known_or_does_not_matter_nothing_is_unless(made: Callable[[Program], None]) -> None:
+    program = Program()
+    made(program)
+    assert (COPY_IN, "kept", "written", False) in fates(program)
 
 
 def test_a_page_that_holds_other_data_too_tells_nothing_of_a_small_array() -> None:

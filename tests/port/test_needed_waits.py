@@ -76,6 +76,109 @@ def test_a_wait_that_the_program_has_next_is_named(
     assert (place.line if place is not None else None) == following
 
 
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda calls, block, other: calls.launch(block, other, line=9, kernel=READS),
+        lambda calls, block, other: calls.fill(other, MIB, line=9, blocking=False),
+        lambda calls, block, other: calls.copy(other, block, MIB, line=9, blocking=False),
+        lambda calls, block, other: calls.launch(block, other, line=9, captured=True),
+    ],
+    ids=["a kernel that only reads it", "a fill of another", "a copy to another", "a kernel that is captured"],
+)
+def test_the_cpu_may_read_past_work_that_does_not_write_what_was_copied(
+    then: Callable[[Calls, int, int], None],
+) -> None:
+    """As graphMemoryNodes: a square comes back, a kernel makes another array of it, and then the program waits."""
+    calls, block, host = launched()
+    other = calls.block(MIB)
+    calls.copy(host, block, MIB, line=BACK)
+    then(calls, block, other)
+    calls.wait("stream", line=NEXT)
+    (wait,) = of(calls).waits
+    assert wait.following is not None
+    assert (wait.before, wait.certainty, wait.copy.line, wait.following.line) == ("reads", "possible", BACK, NEXT)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda calls, block, other: calls.launch(other, block, line=9, kernel=READS),
+        lambda calls, block, other: calls.launch(line=9, arguments=None),
+        lambda calls, block, other: calls.fill(block, MIB, line=9, blocking=False),
+        lambda calls, block, other: calls.copy(other, calls.host(MIB), MIB, line=9, blocking=False, host="pinned"),
+    ],
+    ids=["a kernel that writes it", "a kernel of which nothing is known", "a fill of it", "the CPU's data of another"],
+)
+def test_the_cpu_reads_before_work_that_may_write_what_was_copied_or_needs_it(
+    then: Callable[[Calls, int, int], None],
+) -> None:
+    calls, block, host = launched()
+    other = calls.block(MIB)
+    calls.copy(host, block, MIB, line=BACK)
+    then(calls, block, other)
+    calls.wait("stream", line=NEXT)
+    assert ("reads", "likely", BACK, LAUNCH) in waits(calls)
+
+
+ROUNDS = 4
+
+
+def rounds_back(*looks: int | None, then: int | None = None, waits_then: bool = True) -> Calls:
+    """As simpleStreams: rounds of a kernel and a copy back to the same array, and then a wait. looks: how many bytes
+    the CPU read after each copy, None where nobody looked; then: after the wait.
+    """
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    for n in range(ROUNDS):
+        calls.launch(block, line=LAUNCH)
+        calls.copy(host, block, MIB, line=BACK)
+        if n < len(looks) and (read := looks[n]) is not None:
+            calls.host_use(host, MIB, read=read)
+    if waits_then:
+        calls.wait("event", line=NEXT)
+    if then is not None:
+        calls.host_use(host, MIB, read=then)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [rounds_back(0), rounds_back(None, None, 0), rounds_back(0, then=MIB), rounds_back(0, 0, then=0)],
+    ids=["the first round", "a later one", "and what is read after the wait", "two, and the last"],
+)
+def test_of_a_call_after_which_the_cpu_was_seen_not_to_read_a_wait_is_only_possible(calls: Calls) -> None:
+    port = of(calls)
+    (wait,) = port.waits
+    assert wait.following is not None
+    assert (wait.before, wait.certainty, wait.copy.line, wait.following.line) == ("reads", "possible", BACK, NEXT)
+    assert wait.unread > 0
+    assert "explicit wait" not in port.summary
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [rounds_back(), rounds_back(MIB), rounds_back(0, MIB), rounds_back(0, then=MIB, waits_then=False)],
+    ids=["nobody looked", "it reads", "it reads once", "it reads at the end, without a wait"],
+)
+def test_of_a_call_after_which_the_cpu_reads_or_may_a_wait_is_needed(calls: Calls) -> None:
+    (wait,) = of(calls).waits
+    assert (wait.before, wait.certainty, wait.copy.line, wait.unread) == ("reads", "likely", BACK, 0)
+
+
+def test_a_wait_that_is_only_possible_of_unread_rounds_hides_none_of_another_buffer() -> None:
+    calls = Calls()
+    block, other = calls.block(MIB), calls.block(MIB)
+    host, array = calls.host(MIB), calls.host(MIB)
+    for n in range(ROUNDS):
+        calls.launch(block, other, line=LAUNCH)
+        calls.copy(host, block, MIB, line=BACK)
+        if not n:
+            calls.host_use(host, MIB, read=0)
+    calls.copy(array, other, MIB, line=NEXT)
+    assert ("reads", "likely", NEXT, LAUNCH) in waits(calls)
+
+
 def test_each_copy_before_a_wait_is_named_as_the_cpu_may_read_any_of_them() -> None:
     calls = Calls()
     blocks, arrays = [calls.block(MIB) for _ in range(2)], [calls.host(MIB) for _ in range(2)]
@@ -159,6 +262,13 @@ def filled_twice(
 )
 def test_whether_the_cpu_writes_while_a_kernel_may_run_is_what_was_seen(calls: Calls, certainty: str) -> None:
     assert waits(calls) == ([("writes", certainty, NEXT, LAUNCH)] if certainty else [])
+
+
+def test_that_the_cpu_writes_after_the_launch_and_not_before_it_is_not_seen() -> None:
+    for calls in (filled_twice(watched=True, written=MIB), filled_twice(watched=False, sample=2)):
+        (wait,) = of(calls).waits
+        assert wait.certainty == "likely"
+        assert_states(wait_words(wait), "unless it wrote that before")
 
 
 def test_of_the_first_copy_of_each_part_it_is_not_known_when_its_data_were_written() -> None:

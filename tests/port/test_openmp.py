@@ -244,7 +244,10 @@ def test_a_tool_of_the_user_stays_the_first(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("strategy", "kinds", "words"),
-    [("managed", ["allocate", "drop"], "requires unified_shared_memory"), ("explicit", ["omit"], "`target data`")],
+    [
+        ("managed", ["allocate", "drop", "check"], "requires unified_shared_memory"),
+        ("explicit", ["omit"], "`target data`"),
+    ],
 )
 def test_the_list_of_changes_is_in_the_words_of_openmp(
     program: Path, tmp_path: Path, strategy: str, kinds: list[str], words: str

@@ -451,6 +451,7 @@ def test_rows_are_whole_and_hazards_come_before_further_buffers(tmp_path: Path):
         for _ in range(2):
             calls.copy(block, host, MIB, line=line, sample=7)
         calls.copy(host + MIB, block, MIB, line=line)
+        calls.host_use(host, 2 * MIB, read=0)
     shown = call("port", profile(tmp_path / "p", calls.traced, callers=names(long))).stdout
     text = " ".join(shown.split())
     assert len(shown.splitlines()) <= 25

@@ -207,7 +207,7 @@ ALL = KNOWN | OTHERS | {f"h100-{name}": known for name, known in ON_A_CARD.items
 @pytest.mark.slow
 def test_what_is_known_of_a_program_is_found_and_the_rest_explained(name: str, tmp_path: Path) -> None:
     port, known = findings_of(name, tmp_path), ALL[name]
-    paired = [block for block in port.blocks if block.saves]
+    paired = [block for block in port.blocks if block.partners]
     assert sorted(shown(block.place) for block in paired) == sorted(known.pairs)
     assert round(100 * port.saved.bytes / port.saved.of) == known.saved
     windows = {shown(block.place) for block in paired if any(partner.window for partner in block.partners)}

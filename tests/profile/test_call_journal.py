@@ -163,6 +163,43 @@ def test_a_copy_whose_direction_the_record_states_otherwise_has_its_time(tmp_pat
     assert times_of(tmp_path, 40, (unknown, between), (between, unknown)) == [1.0, 3.0]
 
 
+SLICES = [IN._replace(nbytes=64), IN._replace(nbytes=64), IN._replace(nbytes=128)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded", "expected"),
+    [
+        (SLICES, [IN._replace(nbytes=256, end=9)], [1.0, 1.0, 2.0]),
+        (SLICES, [IN._replace(nbytes=192), IN._replace(nbytes=64, start=9, end=12)], [1.0, 1.0, 2.0]),
+        ([*SLICES, OUT], [OUT, IN._replace(nbytes=256, end=9)], [1.0, 1.0, 2.0, 2.0]),
+        ([part._replace(asked=0) for part in SLICES], [IN._replace(nbytes=256, end=9)], [1.0, 1.0, 2.0]),
+    ],
+    ids=["one record", "two records", "in a graph with another copy", "of an unknown direction"],
+)
+def test_the_slices_of_a_copy_share_its_time(asked, recorded, expected, tmp_path: Path):
+    assert times_of(tmp_path, 40, asked, recorded) == expected
+    assert times_of(tmp_path, 40, asked, recorded, flags=0) == expected
+
+
+def test_the_time_of_one_copy_is_shared_once(tmp_path: Path):
+    asked = [*SLICES, *(part._replace(asked=0) for part in SLICES)]
+    assert times_of(tmp_path, 40, asked, [IN._replace(nbytes=256, end=9)]) == [1.0, 1.0, 2.0, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        [IN._replace(nbytes=200)],
+        [IN._replace(nbytes=64)],
+        [FILL._replace(nbytes=256)],
+        [],
+    ],
+    ids=["of fewer bytes", "of which one is lost", "of a fill", "of which none is there"],
+)
+def test_copies_that_no_record_is_of_have_no_time(recorded, tmp_path: Path):
+    assert times_of(tmp_path, 40, SLICES, recorded) == [None] * 3
+
+
 def test_the_records_of_a_single_copy_are_added_up(tmp_path: Path):
     halves = IN._replace(nbytes=32), IN._replace(nbytes=32, start=7, end=9)
     assert times_of(tmp_path, 40, (IN,), halves, flags=0) == [3.0]

@@ -2,10 +2,10 @@
 
 import msgspec
 import pytest
-from tests.profile.profiles import MiB, gpu, mark, write
+from tests.profile.profiles import MiB, gpu, header, mark, write
 from tests.texts import assert_states
 
-from firsttouch.base.units import format_seconds
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.profiled import lines
 from firsttouch.profile import schema as s
 from firsttouch.profile.headline import headline, how_ended
@@ -415,3 +415,60 @@ def test_hostile_numbers_and_names_stay_one_line_of_json(tmp_path):
     assert "\n" not in headline(summary)
     assert len(headline(summary)) < 300
     assert msgspec.json.decode(msgspec.json.encode(summary))["host"]["peak"]["bytes"] > 1 << 60
+
+
+# ------------------------------------------------------------------------------------------- a peak that is not known
+
+
+def one_process(directory, readings, minor, *, peak=None):
+    """A program that ends after readings of its resident KiB and minor faults, one a ms. minor: faults at its end."""
+    rows = [[0.001 * n, kib << 10, faults] for n, (kib, faults) in enumerate(readings, 1)]
+    lines = [
+        header(),
+        s.Started(t=0.0, key=0, pid=100, name="app", command=["./app", "arg"]),
+        s.Samples(of="process:0", columns=["resident", "minor"], rows=rows),
+        s.Samples(of="total", columns=["resident", "minor"], rows=rows),
+        s.Ended(t=0.02, key=0, status=0, peak=peak, minor=minor, with_children=True),
+        s.End(t=0.02, status=0, why="the target ended"),
+    ]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / s.FILE).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return summarise(read(directory))
+
+
+@pytest.mark.parametrize(
+    ("readings", "minor"),
+    [
+        ([(16, 387)], 434),  # as /bin/true
+        ([(8_000, 2_000)] * 50, 50_000),  # as a burst before the end
+        ([(100, 40), (3_000, 700)], 720),
+        ([(900, 200), (700, 300)], 360),
+    ],
+    ids=["read once", "a burst at the end", "still growing", "growing again"],
+)
+def test_a_peak_after_the_last_reading_is_unknown(readings, minor, tmp_path):
+    summary = one_process(tmp_path, readings, minor)
+    least = max(kib for kib, _ in readings) << 10
+    assert (summary.host.may_be_more, summary.host.least, summary.host.most) == (True, least, None)
+    assert summary.processes[0].peak is None
+    for text in (headline(summary), " ".join(lines(summary)), " ".join(answer(summary))):
+        assert_states(text, f"at least {format_size(least, 3)}")
+    assert_states(headline(summary), "peak unknown")
+
+
+@pytest.mark.parametrize(
+    ("readings", "minor", "more"),
+    [
+        ([(16, 387), (4_000, 1_400)], 1_410, {}),
+        ([(9_000, 2_000), (100, 2_000)], 2_500, {}),
+        ([(16, 387)], 434, {"peak": 20 << 20}),
+        ([(16, 387)], 387, {}),
+        ([(16, 387)], None, {}),
+    ],
+    ids=["read before the end", "most was given back", "the kernel states it", "no fault since", "nothing is stated"],
+)
+def test_a_peak_that_was_read_or_stated_is_told(readings, minor, more, tmp_path):
+    summary = one_process(tmp_path, readings, minor, **more)
+    assert not summary.host.may_be_more
+    assert "unknown" not in headline(summary)
+    assert summary.processes[0].peak == more.get("peak", max(kib for kib, _ in readings) << 10)

@@ -42,6 +42,14 @@ inline int release_pinned(void* address) {
     static auto* const call = function<int(void*)>("cuMemFreeHost");
     return call(address);
 }
+inline int lock(void* address, std::size_t bytes, unsigned flags) {
+    static auto* const call = function<int(void*, std::size_t, unsigned)>("cuMemHostRegister");
+    return call(address, bytes, flags);
+}
+inline int unlock(void* address) {
+    static auto* const call = function<int(void*)>("cuMemHostUnregister");
+    return call(address);
+}
 inline int reset() {
     static auto* const call = function<int(int)>("cuDevicePrimaryCtxReset");
     return call(0);
@@ -70,7 +78,16 @@ inline int copy(const Copy& copy) {
         if (copy.is_asynchronous) return later(to, copy.source, copy.bytes, copy.stream);
         return now(to, copy.source, copy.bytes);
     }
+    if (!copy.is_asynchronous) {
+        static auto* const now = function<int(Address, Address, std::size_t)>("cuMemcpyDtoD");
+        return now(copy.target, copy.source, copy.bytes);
+    }
     return played::copy(copy);
+}
+inline int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
+    static auto* const now = function<int(Address, unsigned char, std::size_t)>("cuMemsetD8");
+    static auto* const later = function<int(Address, unsigned char, std::size_t, Stream*)>("cuMemsetD8Async");
+    return is_asynchronous ? later(target, value, bytes, stream) : now(target, value, bytes);
 }
 
 inline int copy_rows(const Copy& copy, const Rows& rows) {
@@ -85,6 +102,10 @@ inline int copy_rows(const Copy& copy, const Rows& rows) {
     static auto* const now = function<int(const watched::Copy2D*)>("cuMemcpy2DUnaligned");
     static auto* const later = function<int(const watched::Copy2D*, Stream*)>("cuMemcpy2DAsync");
     return copy.is_asynchronous ? later(&asked, copy.stream) : now(&asked);
+}
+inline int attributes(unsigned count, int* attributes, void** values, Address address) {
+    static auto* const call = function<int(unsigned, int*, void**, Address)>("cuPointerGetAttributes");
+    return call(count, attributes, values, address);
 }
 
 }  // namespace asked

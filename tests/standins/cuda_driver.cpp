@@ -354,7 +354,7 @@ int lock(void* address, std::size_t bytes, unsigned flags) {
         const Address begun = reinterpret_cast<Address>(address);
         {
             const std::scoped_lock held(state().mutex);
-            state().blocks[begun] = {bytes, pinned};
+            if (!state().blocks.try_emplace(begun, Block{bytes, pinned}).second) return locked_already;
         }
         if (state().cupti.memory != nullptr) state().cupti.memory(1, pinned, begun, bytes, nullptr);
         return success;
@@ -368,7 +368,7 @@ int unlock(void* address) {
         {
             const std::scoped_lock held(state().mutex);
             const auto found = state().blocks.find(begun);
-            if (found == state().blocks.end()) return invalid_value;
+            if (found == state().blocks.end()) return not_locked;
             bytes = found->second.bytes;
             state().blocks.erase(found);
         }
@@ -411,6 +411,47 @@ int copy_rows(const Copy& copy, const Rows& rows) {
     };
     if (copy.is_asynchronous) return call<cuMemcpy2DAsync_v2>({&written, copy.stream}, work);
     return call<cuMemcpy2DUnaligned_v2>({&written}, work);
+}
+
+int copy_slices(const watched::Copy3D& slices) {
+    const auto begin = [](const watched::Side3D& side) {
+        const Address base = side.type == watched::host_memory ? reinterpret_cast<Address>(side.host) : side.device;
+        return base + (side.z * side.height + side.y) * side.pitch + side.x;
+    };
+    const Direction direction = slices.source.type == watched::host_memory   ? to_device
+                                : slices.target.type == watched::host_memory ? to_host
+                                                                             : on_device;
+    const Copy copy{begin(slices.target), begin(slices.source), slices.width, direction, false, nullptr};
+    return call<cuMemcpy3D_v2>({&slices}, [&] {
+        wait_for_work();
+        for (std::size_t z = 0; z < slices.depth; ++z)
+            for (std::size_t y = 0; y < slices.height; ++y)
+                std::memmove(
+                    reinterpret_cast<void*>(copy.target + (z * slices.target.height + y) * slices.target.pitch),
+                    reinterpret_cast<const void*>(copy.source + (z * slices.source.height + y) * slices.source.pitch),
+                    copy.bytes);
+        record(copy, copy.bytes * slices.height * slices.depth);
+        return success;
+    });
+}
+int copy_between(Address target, Address source, std::size_t bytes) {
+    const Copy copy{target, source, bytes, on_device, false, nullptr};
+    return call<cuMemcpyPeer>({target, nullptr, source, nullptr, bytes}, [&] { return run(copy); });
+}
+int copy_batch(const Address* targets, const Address* sources, const std::size_t* sizes, std::size_t count,
+               Stream* stream) {
+    const std::vector<watched::Address> to(targets, targets + count), from(sources, sources + count);
+    const cuMemcpyBatchAsync_v2::Parameters parameters{to.data(), from.data(), sizes, count,
+                                                       nullptr,   nullptr,     0,     stream};
+    return call<cuMemcpyBatchAsync_v2>(parameters, [&] {
+        for (std::size_t i = 0; i < count; ++i) {
+            const Direction direction = memory_at(sources[i]) == pageable   ? to_device
+                                        : memory_at(targets[i]) == pageable ? to_host
+                                                                            : on_device;
+            run({targets[i], sources[i], sizes[i], direction, true, stream});
+        }
+        return success;
+    });
 }
 
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
@@ -470,12 +511,26 @@ int memory_info(std::size_t* free, std::size_t* total) {
     });
 }
 
+namespace {
+
+const std::pair<const Address, Block>* block_at(Address address) {
+    const auto next = state().blocks.upper_bound(address);
+    if (next == state().blocks.begin()) return nullptr;
+    const auto& found = *std::prev(next);
+    return address < found.first + std::max<std::size_t>(found.second.bytes, 1) ? &found : nullptr;
+}
+
+}  // namespace
+
 Memory memory_at(Address address) {
     const std::scoped_lock lock(state().mutex);
-    auto next = state().blocks.upper_bound(address);
-    if (next == state().blocks.begin()) return pageable;
-    const auto& [start, block] = *std::prev(next);
-    return address < start + std::max<std::size_t>(block.bytes, 1) ? block.memory : pageable;
+    const auto* const found = block_at(address);
+    return found == nullptr ? pageable : found->second.memory;
+}
+Range range_at(Address address) {
+    const std::scoped_lock lock(state().mutex);
+    const auto* const found = block_at(address);
+    return found == nullptr ? Range{0, 0} : Range{found->first, found->second.bytes};
 }
 
 void add_code(const void* code) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "events/driver_calls.hpp"
+
 namespace played {
 
 using Address = std::uintptr_t;
@@ -20,7 +22,15 @@ struct Stream {  // null: the default stream
     Graph* captured;  // null if it is not
 };
 
-enum Code : int { success = 0, invalid_value = 1, out_of_memory = 2, invalid_handle = 400, not_found = 500 };
+enum Code : int {
+    success = 0,
+    invalid_value = 1,
+    out_of_memory = 2,
+    invalid_handle = 400,
+    not_found = 500,
+    locked_already = 712,
+    not_locked = 713
+};
 enum Memory : int { pageable = 1, pinned = 2, device = 3, managed = 5, device_static = 6, managed_static = 7 };
 enum Direction : int { to_device = 1, to_host = 2, on_device = 8, on_host = 9 };
 
@@ -53,6 +63,10 @@ struct Copy {
     Stream* stream;
     bool is_direction_known = true;
 };
+struct Range {
+    Address start;
+    std::size_t bytes;
+};
 struct Rows {  // as many of copy.bytes each
     std::size_t count, target_pitch, source_pitch;
 };
@@ -71,6 +85,10 @@ int lock(void* address, std::size_t bytes, unsigned flags);
 int unlock(void* address);
 int copy(const Copy& copy);
 int copy_rows(const Copy& copy, const Rows& rows);
+int copy_slices(const firsttouch::cupti::Copy3D& slices);
+int copy_between(Address target, Address source, std::size_t bytes);  // contexts
+int copy_batch(const Address* targets, const Address* sources, const std::size_t* sizes, std::size_t count,
+               Stream* stream);
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream);
 int prefetch(Address address, std::size_t bytes, int place, int device, Stream* stream);
 int advise(Address address, std::size_t bytes, int advice, int place, int device);
@@ -88,6 +106,7 @@ int wait_for_stream(Stream* stream);
 int wait_for_event(Event* event);
 int memory_info(std::size_t* free, std::size_t* total);
 Memory memory_at(Address address);  // pageable if it is not known
+Range range_at(Address address);    // of no bytes if it is not known
 
 // A program that nvcc compiled registers its code: `code` is what is embedded, with the sizes of parameters.
 void add_code(const void* code);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "cuda_driver.hpp"
@@ -56,6 +57,8 @@ DRIVER cuMemAllocManaged(Address* out, std::size_t bytes, unsigned flags) {
 DRIVER cuMemFree_v2(Address address) { return release(address); }
 DRIVER cuMemHostAlloc(void** out, std::size_t bytes, unsigned flags) { return allocate_pinned(out, bytes, flags); }
 DRIVER cuMemFreeHost(void* address) { return release_pinned(address); }
+DRIVER cuMemHostRegister_v2(void* address, std::size_t bytes, unsigned flags) { return lock(address, bytes, flags); }
+DRIVER cuMemHostUnregister(void* address) { return unlock(address); }
 DRIVER cuMemcpy(Address target, Address source, std::size_t bytes) {
     return copy({target, source, bytes, on_host, false, nullptr, false});
 }
@@ -77,6 +80,62 @@ DRIVER cuMemcpyDtoHAsync_v2(void* target, Address source, std::size_t bytes, Str
 DRIVER cuMemcpy2DUnaligned_v2(const firsttouch::cupti::Copy2D* rows) { return copy_2d(*rows, false, nullptr); }
 DRIVER cuMemcpy2DAsync_v2(const firsttouch::cupti::Copy2D* rows, Stream* stream) {
     return copy_2d(*rows, true, stream);
+}
+DRIVER cuMemcpy3D_v2(const firsttouch::cupti::Copy3D* slices) { return copy_slices(*slices); }
+DRIVER cuMemcpyDtoD_v2(Address target, Address source, std::size_t bytes) {
+    return copy({target, source, bytes, on_device, false, nullptr});
+}
+DRIVER cuMemcpyPeer(Address target, void*, Address source, void*, std::size_t bytes) {
+    return copy_between(target, source, bytes);
+}
+DRIVER cuMemcpyBatchAsync_v2(const Address* targets, const Address* sources, const std::size_t* sizes,
+                             std::size_t count, const void*, const std::size_t*, std::size_t, Stream* stream) {
+    return copy_batch(targets, sources, sizes, count, stream);
+}
+DRIVER cuMemsetD8_v2(Address target, unsigned char value, std::size_t bytes) {
+    return fill(target, value, bytes, false, nullptr);
+}
+DRIVER cuMemsetD8Async(Address target, unsigned char value, std::size_t bytes, Stream* stream) {
+    return fill(target, value, bytes, true, stream);
+}
+
+// What memory is. As the driver says it: of memory that it does not know, one attribute is an error, many are null.
+DRIVER cuPointerGetAttribute(void* value, int attribute, Address address) {
+    constexpr int type = 2, device_pointer = 3, host_pointer = 4, is_managed = 8, range_start = 11, range_bytes = 12;
+    const Memory memory = memory_at(address);
+    if (memory == pageable) return invalid_value;
+    if (attribute == type) return *static_cast<unsigned*>(value) = memory == pinned ? 1 : 2, success;
+    if (attribute == is_managed) return *static_cast<char*>(value) = memory == managed, success;
+    Address& out = *static_cast<Address*>(value);
+    if (attribute == host_pointer && memory == device) return invalid_value;
+    if (attribute == device_pointer || attribute == host_pointer) return out = address, success;
+    if (attribute == range_start) return out = range_at(address).start, success;
+    if (attribute == range_bytes) return out = range_at(address).bytes, success;
+    return invalid_value;
+}
+DRIVER cuPointerGetAttributes(unsigned count, const int* attributes, void** values, Address address) {
+    constexpr int type = 2, is_managed = 8;
+    for (unsigned i = 0; i < count; ++i) {
+        const std::size_t bytes = attributes[i] == is_managed ? 1 : attributes[i] == type ? 4 : 8;
+        std::memset(values[i], 0, bytes);
+        cuPointerGetAttribute(values[i], attributes[i], address);
+    }
+    return success;
+}
+DRIVER cuMemGetAddressRange_v2(Address* start, std::size_t* bytes, Address address) {
+    const Range range = range_at(address);
+    if (range.bytes == 0) return not_found;
+    if (start != nullptr) *start = range.start;
+    if (bytes != nullptr) *bytes = range.bytes;
+    return success;
+}
+DRIVER cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned) {
+    if (memory_at(address_of(host)) != pinned) return invalid_value;
+    return *device = address_of(host), success;
+}
+DRIVER cuIpcGetMemHandle(void* handle, Address address) {
+    if (memory_at(address) != device) return invalid_value;
+    return std::memset(handle, 0, 64), success;
 }
 DRIVER cuMemPrefetchAsync(Address address, std::size_t bytes, int device, Stream* stream) {
     return prefetch(address, bytes, device < 0 ? 2 : 1, device < 0 ? 0 : device, stream);

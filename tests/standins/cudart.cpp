@@ -208,9 +208,23 @@ RUNTIME cudaFreeAsync(void* address, Stream* stream) { return done(release_on_st
 RUNTIME cudaFreeHost(void* address) { return address == nullptr ? success : done(asked::release_pinned(address)); }
 RUNTIME cudaHostRegister(void* address, std::size_t bytes, unsigned flags) {
     initialise();
-    return done(lock(address, bytes, flags));
+    return done(asked::lock(address, bytes, flags));
 }
-RUNTIME cudaHostUnregister(void* address) { return done(unlock(address)); }
+RUNTIME cudaHostUnregister(void* address) { return done(asked::unlock(address)); }
+struct PointerAttributes {
+    int type, device;
+    void *device_pointer, *host_pointer;
+};
+RUNTIME cudaPointerGetAttributes(PointerAttributes* out, const void* address) {
+    initialise();
+    *out = {};
+    char is_managed = 0;
+    int asked[] = {2, 3, 4, 8};
+    void* values[] = {&out->type, &out->device_pointer, &out->host_pointer, &is_managed};
+    const int result = asked::attributes(4, asked, values, address_of(address));
+    if (is_managed != 0) out->type = 3;
+    return done(result);
+}
 RUNTIME cudaHostGetDevicePointer(void** device, void* host, unsigned) { return *device = host, success; }
 
 // Copies, fills, prefetches and advice.
@@ -250,11 +264,11 @@ RUNTIME cudaGetSymbolAddress(void** out, const void* symbol) {
 }
 RUNTIME cudaMemset(void* target, int value, std::size_t bytes) {
     initialise();
-    return done(fill(address_of(target), static_cast<unsigned char>(value), bytes, false, nullptr));
+    return done(asked::fill(address_of(target), static_cast<unsigned char>(value), bytes, false, nullptr));
 }
 RUNTIME cudaMemsetAsync(void* target, int value, std::size_t bytes, Stream* stream) {
     initialise();
-    return done(fill(address_of(target), static_cast<unsigned char>(value), bytes, true, stream));
+    return done(asked::fill(address_of(target), static_cast<unsigned char>(value), bytes, true, stream));
 }
 struct Location {
     int type, id;

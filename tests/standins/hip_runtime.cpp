@@ -229,6 +229,7 @@ Error hipMemcpyToSymbolAsync(const void* y, const void* s, Size n, Size o, int k
 Error hipMemcpyHtoD(void* t, void* s, Size n) { return move(t, s, n); }
 Error hipMemcpyDtoH(void* t, void* s, Size n) { return move(t, s, n); }
 Error hipMemcpyDtoD(void* t, void* s, Size n) { return move(t, s, n); }
+Error hipMemcpyPeer(void* t, int, const void* s, int, Size n) { return move(t, s, n); }
 Error hipMemcpyFromSymbol(void* t, const void* y, Size n, Size o, int) {
     return move(t, static_cast<char*>(address_of(y)) + o, n);
 }
@@ -368,6 +369,7 @@ const Entry runtime_entries[] = {OWN(hipGetLastError),
                                  OWN(hipMemcpyHtoD),
                                  OWN(hipMemcpyDtoH),
                                  OWN(hipMemcpyDtoD),
+                                 OWN(hipMemcpyPeer),
                                  OWN(hipMemsetAsync),
                                  OWN(hipStreamQuery),
                                  OWN(hipStreamDestroy),
@@ -474,6 +476,31 @@ EXPORTED const char* hipGetErrorString(Error e) { return e == 0 ? "no error" : "
 EXPORTED const char* hipGetErrorName(Error e) { return e == 0 ? "hipSuccess" : "hipErrorUnknown"; }
 EXPORTED Error hipFuncSetCacheConfig(const void*, int) { return 0; }
 EXPORTED Error hipDeviceSetCacheConfig(int) { return 0; }
+struct PointerAttributes {
+    int type, device;
+    void *device_pointer, *host_pointer;
+    int is_managed;
+    unsigned flags;
+};
+EXPORTED Error hipPointerGetAttributes(PointerAttributes* out, const void* at) {
+    const std::scoped_lock lock(mutex);
+    const auto found = memory.lower_bound(static_cast<const char*>(at));
+    *out = {};
+    if (found == memory.end() || at >= found->first + found->second.bytes) return 0;
+    out->type = found->second.is_device ? 2 : 1, out->device_pointer = const_cast<void*>(at);
+    if (!found->second.is_device) out->host_pointer = out->device_pointer;
+    return 0;
+}
+EXPORTED Error hipMemGetAddressRange(void** base, Size* bytes, void* at) {
+    const std::scoped_lock lock(mutex);
+    const auto found = memory.lower_bound(static_cast<const char*>(at));
+    if (found == memory.end() || at >= found->first + found->second.bytes) return invalid;
+    return *base = const_cast<char*>(found->first), *bytes = found->second.bytes, 0;
+}
+EXPORTED Error hipIpcGetMemHandle(void*, void* at) {
+    const std::scoped_lock lock(mutex);
+    return device_bytes(at) > 0 ? 0 : invalid;
+}
 EXPORTED Error hipDeviceGetAttribute(int* value, int, int) { return *value = 64, 0; }
 EXPORTED Error hipStreamCreate(Stream* q) { return *q = std::malloc(8), 0; }
 EXPORTED Error hipStreamCreateWithFlags(Stream* q, unsigned) { return hipStreamCreate(q); }

@@ -56,14 +56,16 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
 }
 
 // Threads are numbered by their first allocation that counts: those that do the same may change places.
+constinit thread_local std::uint64_t thread_number __attribute__((tls_model("initial-exec"))) = 0;
 std::uint64_t number_of_this_thread() {
     static std::atomic<std::uint64_t> next{1};
-    static thread_local std::uint64_t number __attribute__((tls_model("initial-exec"))) = 0;
-    if (number == 0) number = next++;
-    return number;
+    if (thread_number == 0) thread_number = next++;
+    return thread_number;
 }
 
 }  // namespace
+
+bool is_this_thread_numbered() { return thread_number != 0; }
 
 __attribute__((noinline)) std::uint64_t key_of_this_call(std::uint64_t bytes, Role role) {
     struct Walk {
@@ -93,7 +95,7 @@ __attribute__((noinline)) std::uint64_t key_of_this_call(std::uint64_t bytes, Ro
         key = mixed(key, place.offset);
         ++hashed;
     }
-    return mixed(key, number_of_this_thread()) | 1;
+    return (role == Role::query ? key : mixed(key, number_of_this_thread())) | 1;
 }
 
 }  // namespace firsttouch::tried

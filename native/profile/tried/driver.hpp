@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+
 #include "profile/tried/tried.hpp"
 
 namespace firsttouch::tried {
@@ -10,10 +13,19 @@ void* next_dlsym(void* handle, const char* name);
 // A function of the driver by its exported name; null if it has none.
 void* driver_function(const char* name);
 
-template <class... Parameters>
-Result ask_driver(const char* name, Parameters... parameters) {
-    constexpr Result no_such_function = 500;
-    void* const function = driver_function(name);
+// The name of a function, as a parameter of a template.
+template <std::size_t length>
+struct Name {
+    char text[length];
+    constexpr Name(const char (&name)[length]) { std::copy_n(name, length, text); }
+};
+constexpr Result no_such_function = 500;
+
+template <Name name, class... Parameters>
+Result ask_driver(Parameters... parameters) {
+    static std::atomic<void*> known{nullptr};
+    void* function = known.load(std::memory_order_acquire);
+    if (function == nullptr) known = function = driver_function(name.text);
     if (function == nullptr) return no_such_function;
     const Inside inside;
     return reinterpret_cast<Result (*)(Parameters...)>(function)(parameters...);

@@ -1,5 +1,5 @@
 // What is asked of the library, what it writes, and malloc's family.
-//   FIRSTTOUCH_TRY         record, or a strategy to run with
+//   FIRSTTOUCH_TRY         record, a strategy to run with, or none: then nothing is changed, nor looked at
 //   FIRSTTOUCH_TRY_FOLDER  where each process writes its record and its counts
 //   FIRSTTOUCH_TRY_PLAN    the plan of a run
 //   FIRSTTOUCH_TRY_CHECK   1: a run notes the bytes of copies too
@@ -12,35 +12,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <string_view>
 
+#include "profile/tried/allocator.hpp"
 #include "profile/tried/driver.hpp"
 #include "profile/tried/memory.hpp"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-extern "C" {
-void* __libc_malloc(std::size_t);
-std::size_t malloc_usable_size(void*);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-void __libc_free(void*);
-}
-
 namespace firsttouch::tried {
 namespace {
 
 int record = -1;
+pid_t owner = 0;  // the process that the record is of
 
 struct NamedStrategy {
     std::string_view name;
     Strategy strategy;
 };
-constexpr NamedStrategy strategies[] = {{"none", Strategy::none},
-                                        {"managed", Strategy::managed},
+constexpr NamedStrategy strategies[] = {{"managed", Strategy::managed},
                                         {"managed+advise", Strategy::advise},
                                         {"managed+prefetch", Strategy::prefetch},
                                         {"pinned", Strategy::pinned},
@@ -58,6 +51,7 @@ void add_pair(const Pair& pair) {
     plan.hosts->insert({pair.host, plan.pairs->size()});
     plan.devices->insert({pair.device, plan.pairs->size()});
     plan.pairs->push_back(pair);
+    plan.sizes->insert({pair.host_bytes, pair.device_bytes});
 }
 
 void read_plan(const char* path) {
@@ -81,7 +75,15 @@ void read_plan(const char* path) {
         else if (sscanf(line, "copy %d %llx %u %llx %u", &back, &host, &host_ordinal, &device, &device_ordinal) == 5)
             plan.foreseen->insert({{host, host_ordinal}, {device, device_ordinal}, back != 0});
         else if (sscanf(line, "array %llx %u %llu", &host, &host_ordinal, &host_bytes) == 3)
-            plan.arrays->insert({{host, host_ordinal}, host_bytes});
+            plan.arrays->insert({{host, host_ordinal}, host_bytes}), plan.sizes->insert(host_bytes);
+        else if (sscanf(line, "block %llu", &device_bytes) == 1)
+            plan.sizes->insert(device_bytes);
+        else if (sscanf(line, "within %llx %u %llx %u", &host, &host_ordinal, &device, &device_ordinal) == 4)
+            plan.within->insert({{host, host_ordinal}, {device, device_ordinal}});
+        else if (sscanf(line, "fill %llx %u", &device, &device_ordinal) == 2)
+            plan.filled->insert({device, device_ordinal});
+        else if (sscanf(line, "query %d %llx", &back, &host) == 2)
+            plan.queried->insert({host, back != 0 ? Side::device : Side::host});
         else if (strcmp(line, "hip\n") == 0)
             plan.is_hip = true;
         else if (sscanf(line, "device %d", &plan.device) != 1)
@@ -99,6 +101,8 @@ void in_child() {
     record = -1;
 }
 
+void finish();
+
 __attribute__((constructor)) void begin() {
     const Inside inside;
     const char* const asked = getenv("FIRSTTOUCH_TRY");
@@ -107,6 +111,9 @@ __attribute__((constructor)) void begin() {
     char path[4096];
     snprintf(path, sizeof path, "%s/tried-%d", folder, static_cast<int>(getpid()));
     record = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0644);
+    owner = getpid();
+    at_quick_exit(finish);
+    if (strcmp(asked, "none") == 0) return;
     settings().checks = is_set("FIRSTTOUCH_TRY_CHECK");
     if (is_set("FIRSTTOUCH_TRY_MOST")) settings().most_managed = strtoull(getenv("FIRSTTOUCH_TRY_MOST"), nullptr, 10);
     pthread_atfork(before_fork, nullptr, in_child);
@@ -120,34 +127,51 @@ __attribute__((constructor)) void begin() {
     Settings& plan = settings();
     plan.hosts = new std::map<Known, std::size_t>, plan.devices = new std::map<Known, std::size_t>;
     plan.pairs = new std::vector<Pair>, plan.foreseen = new std::set<Foreseen>,
-    plan.arrays = new std::map<Known, std::uint64_t>;
+    plan.arrays = new std::map<Known, std::uint64_t>, plan.sizes = new std::set<std::uint64_t>,
+    plan.within = new std::set<std::pair<Known, Known>>, plan.filled = new std::set<Known>,
+    plan.queried = new std::map<std::uint64_t, Side>;
     if (is_set("FIRSTTOUCH_TRY_PLAN")) read_plan(getenv("FIRSTTOUCH_TRY_PLAN"));
 }
 
 // Bytes of the largest resident size of this program, as the kernel states them: proc(5), VmHWM. 0: unknown.
 unsigned long long host_peak() {
-    FILE* const file = fopen("/proc/self/status", "re");
-    unsigned long long kibibytes = 0;
-    char line[256];
-    while (file != nullptr && fgets(line, sizeof line, file) != nullptr)
-        if (sscanf(line, "VmHWM: %llu", &kibibytes) == 1) break;
-    if (file != nullptr) fclose(file);
-    return kibibytes << 10;
+    char text[4096] = "";
+    const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    const std::string_view status(text, length > 0 ? static_cast<std::size_t>(length) : 0);
+    constexpr std::string_view name = "VmHWM:";
+    const std::size_t place = status.find(name);
+    return place == status.npos ? 0 : strtoull(text + place + name.size(), nullptr, 10) << 10;
 }
 
+// kind: of the line of the record.
+[[noreturn]] void end_run(char kind, const char* what, const char* format, va_list words) {
+    const Inside inside;
+    char sentence[512];
+    vsnprintf(sentence, sizeof sentence, format, words);
+    if (record >= 0) dprintf(record, "%c %s\n", kind, sentence);
+    record = -1;
+    dprintf(STDERR_FILENO, "firsttouch try: %s: %s\n", what, sentence);
+    _exit(no_result);
+}
+
+// At the end of the process, however it ends by itself, also in a handler of signals: memory is not allocated.
 __attribute__((destructor)) void finish() {
-    if (settings().mode != Mode::run) return;
+    if (record < 0 || settings().mode == Mode::record || getpid() != owner) return;
     const Inside inside;
     using Number = unsigned long long;
     Number unmet = 0;
-    for (const Pair& pair : *settings().pairs) unmet += !(pair.has_had_host && pair.has_had_device);
+    if (settings().is_unified())
+        for (const Pair& pair : *settings().pairs) unmet += !(pair.has_had_host && pair.has_had_device);
     const Counts& all = counts();
     dprintf(record,
             "S left_out=%llu left_out_bytes=%llu made=%llu made_bytes=%llu joined_bytes=%llu managed_peak=%llu "
             "device_peak=%llu page_locked=%llu refused_hints=%llu unmet=%llu host_peak=%llu\n",
             Number{all.left_out}, Number{all.left_out_bytes}, Number{all.made}, Number{all.made_bytes},
             Number{all.joined_bytes}, Number{all.managed_peak}, Number{all.device_peak}, Number{all.page_locked},
-            Number{all.refused_hints}, settings().is_unified() ? unmet : 0, host_peak());
+            Number{all.refused_hints}, unmet, host_peak());
+    record = -1;
 }
 
 }  // namespace
@@ -166,64 +190,87 @@ void note(const char* format, ...) {
 }
 
 void leave(const char* format, ...) {
-    const Inside inside;
-    char sentence[512];
     va_list words;
     va_start(words, format);
-    vsnprintf(sentence, sizeof sentence, format, words);
-    va_end(words);
-    if (record >= 0) dprintf(record, "X %s\n", sentence);
-    dprintf(STDERR_FILENO, "firsttouch try: the run has left the plan: %s\n", sentence);
-    _exit(left_the_plan);
+    end_run('X', "the run has left the plan", format, words);
+}
+
+void give_up(const char* format, ...) {
+    va_list words;
+    va_start(words, format);
+    end_run('U', "the strategy is not possible here", format, words);
 }
 
 }  // namespace firsttouch::tried
 
 using namespace firsttouch::tried;
 
+namespace {
+
+// Whether an allocation is to be noted, or memory is to be had from the plan.
+bool is_array(std::size_t bytes) { return bytes >= settings().least && is_watching(); }
+
+// Whether memory that the program frees was this library's, which has it back now.
+__attribute__((noinline)) bool has_taken_back(void* address) {
+    const int error = errno;
+    const bool is_ours = release(reinterpret_cast<Address>(address), Side::host) == Released::ours;
+    errno = error;
+    return is_ours;
+}
+
+}  // namespace
+
+EXPORTED void _exit(int status) {
+    finish();
+    for (;;) syscall(SYS_exit_group, status);
+}
+EXPORTED void _Exit(int status) { _exit(status); }
+
 EXPORTED void* malloc(std::size_t bytes) {
-    void* const array = allocate_array(bytes, 0, false);
-    return array != nullptr ? array : __libc_malloc(bytes);
+    void* const array = is_array(bytes) ? allocate_array(bytes, 0, false) : nullptr;
+    return array != nullptr ? array : next_allocator.malloc(bytes);
 }
 EXPORTED void* calloc(std::size_t count, std::size_t bytes) {
     std::size_t all = 0;
-    void* const array = __builtin_mul_overflow(count, bytes, &all) ? nullptr : allocate_array(all, 0, true);
-    return array != nullptr ? array : __libc_calloc(count, bytes);
+    const bool is_too_large = __builtin_mul_overflow(count, bytes, &all);
+    void* const array = !is_too_large && is_array(all) ? allocate_array(all, 0, true) : nullptr;
+    return array != nullptr ? array : next_allocator.calloc(count, bytes);
 }
-EXPORTED void* memalign(std::size_t alignment, std::size_t bytes) {
-    void* const array = alignment <= 4096 ? allocate_array(bytes, alignment, false) : nullptr;
-    return array != nullptr ? array : __libc_memalign(alignment, bytes);
-}
-EXPORTED void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return memalign(alignment, bytes); }
-EXPORTED int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
+namespace {
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
+    constexpr std::size_t page = 4096;
     const bool is_power = alignment != 0 && (alignment & (alignment - 1)) == 0;
-    if (!is_power || alignment % sizeof(void*) != 0) return EINVAL;
-    void* const array = memalign(alignment, bytes);
-    if (array == nullptr) return ENOMEM;
-    *out = array;
-    return 0;
+    return is_power && alignment <= page && is_array(bytes) ? allocate_array(bytes, alignment, false) : nullptr;
+}
+}  // namespace
+EXPORTED void* memalign(std::size_t alignment, std::size_t bytes) {
+    void* const array = allocate_aligned(alignment, bytes);
+    return array != nullptr ? array : next_allocator.memalign(alignment, bytes);
+}
+EXPORTED void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+    void* const array = allocate_aligned(alignment, bytes);
+    return array != nullptr ? array : next_allocator.aligned_alloc(alignment, bytes);
+}
+EXPORTED int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
+    void* const array = alignment % sizeof(void*) == 0 ? allocate_aligned(alignment, bytes) : nullptr;
+    return array != nullptr ? (*out = array, 0) : next_allocator.posix_memalign(out, alignment, bytes);
 }
 EXPORTED void free(void* address) {
-    const auto base = reinterpret_cast<Address>(address);
-    if (may_be_array(base) && is_watching() && release(base, Side::host) == Released::ours) return;
-    __libc_free(address);
+    if (may_be_array(reinterpret_cast<Address>(address)) && has_taken_back(address)) return;
+    next_allocator.free(address);
 }
 EXPORTED void* realloc(void* address, std::size_t bytes) {
     const auto base = reinterpret_cast<Address>(address);
     if (address == nullptr) return malloc(bytes);
-    if (!is_watching()) return __libc_realloc(address, bytes);
+    if (!is_watching()) return next_allocator.realloc(address, bytes);
     const auto array = may_be_array(base) ? find(base, Side::host) : std::nullopt;
     const bool is_known = array && array->base == base;
-    if (!is_known && bytes < settings().least) return __libc_realloc(address, bytes);
+    if (!is_known && bytes < settings().least) return next_allocator.realloc(address, bytes);
     if (bytes == 0) return free(address), nullptr;
     return resize_array(address, is_known ? &*array : nullptr, bytes);
 }
 EXPORTED std::size_t malloc_usable_size(void* address) {
-    const auto array = may_be_array(reinterpret_cast<Address>(address))
-                           ? find(reinterpret_cast<Address>(address), Side::host)
-                           : std::nullopt;
-    if (array && array->is_ours) return array->bytes;
-    const Inside inside;
-    static const auto next = reinterpret_cast<std::size_t (*)(void*)>(next_dlsym(RTLD_NEXT, "malloc_usable_size"));
-    return next(address);
+    const auto base = reinterpret_cast<Address>(address);
+    const auto array = may_be_array(base) ? find(base, Side::host) : std::nullopt;
+    return array && array->is_ours ? array->bytes : next_allocator.malloc_usable_size(address);
 }

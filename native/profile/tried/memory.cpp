@@ -10,20 +10,14 @@
 #include <map>
 #include <utility>
 
+#include "profile/tried/allocator.hpp"
 #include "profile/tried/driver.hpp"
-
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-void __libc_free(void*);
-std::size_t malloc_usable_size(void*);
-}
 
 namespace firsttouch::tried {
 
 constinit thread_local int inside __attribute__((tls_model("initial-exec"))) = 0;
+
+constinit std::atomic<Address> lowest_array{~Address{0}}, end_of_arrays{0};
 
 namespace {
 
@@ -54,7 +48,6 @@ Table& table() {
     return instance;
 }
 std::map<Address, Block>& blocks(Side side) { return table().blocks[side == Side::device]; }
-std::atomic<Address> lowest{~Address{0}}, highest{0};  // of all arrays so far
 
 double seconds() {
     timespec now;
@@ -94,9 +87,10 @@ bool has_array_of_ours() {
     return std::ranges::any_of(blocks(Side::host), [](const auto& entry) { return entry.second.is_ours; });
 }
 
-bool may_be_array(Address address) { return address >= lowest && address < highest; }
-
 Known known_now(std::uint64_t bytes, Role role) {
+    constexpr Known of_no_plan{1, 0};
+    const Settings& plan = settings();
+    if (plan.mode == Mode::run && !plan.sizes->contains(bytes) && is_this_thread_numbered()) return of_no_plan;
     const Inside inside;
     Known known{key_of_this_call(bytes, role), 0};
     if (known.key == 0) return known;
@@ -122,7 +116,7 @@ Address planned(const Known& known, std::uint64_t bytes, Side side, int& number)
     bool& has_had = side == Side::host ? pair.has_had_host : pair.has_had_device;
     if (has_had || bytes != (side == Side::host ? pair.host_bytes : pair.device_bytes)) return 0;
     if (pair.base == 0) pair.base = get_memory(pair.bytes(), &pair);
-    if (pair.base == 0) leave("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
+    if (pair.base == 0) give_up("no memory of %llu bytes could be had", static_cast<unsigned long long>(pair.bytes()));
     if (pair.users++ > 0) counts().joined_bytes += std::min(pair.host_bytes, pair.device_bytes);
     has_had = true, number = static_cast<int>(place->second);
     return pair.base;
@@ -133,8 +127,8 @@ void add(const Block& block, Side side) {
     Block& added = blocks(side)[block.base] = block;
     added.number = table().next++;
     if (side == Side::host) {
-        lowest = std::min(lowest.load(), block.base);
-        highest = std::max(highest.load(), block.base + block.bytes);
+        lowest_array = std::min(lowest_array.load(), block.base);
+        end_of_arrays = std::max(end_of_arrays.load(), block.base + block.bytes);
     } else if (!block.is_ours) {
         counts().device += block.bytes;
         counts().device_peak = std::max(counts().device_peak, counts().device);
@@ -164,14 +158,13 @@ Released release(Address base, Side side, bool moves) {
     if (!block.is_ours) return Released::of_program;
     const PlanLock lock;
     if (block.pair < 0) return give_memory(base, block.bytes), Released::ours;
-    if (side == Side::device) ask_driver("cuCtxSynchronize");  // as a free waits
+    if (side == Side::device) ask_driver<"cuCtxSynchronize">();  // as a free waits
     Pair& pair = (*settings().pairs)[static_cast<std::size_t>(block.pair)];
     if (--pair.users == 0) give_memory(std::exchange(pair.base, 0), pair.bytes());
     return Released::ours;
 }
 
 void* allocate_array(std::size_t bytes, std::size_t alignment, bool is_zero) {
-    if (!is_watching() || bytes < settings().least) return nullptr;
     const Known known = known_now(bytes, Role::array);
     if (known.key == 0) return nullptr;
     const Inside inside;
@@ -180,9 +173,9 @@ void* allocate_array(std::size_t bytes, std::size_t alignment, bool is_zero) {
     const bool is_ours = base != nullptr;
     if (is_ours && is_zero) std::memset(base, 0, bytes);
     if (!is_ours)
-        base = is_zero          ? __libc_calloc(bytes, 1)
-               : alignment == 0 ? __libc_malloc(bytes)
-                                : __libc_memalign(alignment, bytes);
+        base = is_zero          ? next_allocator.calloc(bytes, 1)
+               : alignment == 0 ? next_allocator.malloc(bytes)
+                                : next_allocator.memalign(alignment, bytes);
     add_array(base, bytes, known, pair, is_ours);
     return base;
 }
@@ -195,13 +188,13 @@ void* resize_array(void* address, const Block* array, std::size_t bytes) {
     const bool is_ours = base != nullptr;
     if (!is_ours && (array == nullptr || !array->is_ours)) {
         if (array != nullptr) release(array->base, Side::host, true);
-        base = __libc_realloc(address, bytes);
+        base = next_allocator.realloc(address, bytes);
     } else {
-        if (!is_ours) base = __libc_malloc(bytes);
+        if (!is_ours) base = next_allocator.malloc(bytes);
         if (base == nullptr) return nullptr;
-        const std::size_t before = array != nullptr ? array->bytes : malloc_usable_size(address);
+        const std::size_t before = array != nullptr ? array->bytes : next_allocator.malloc_usable_size(address);
         std::memcpy(base, address, std::min(before, bytes));
-        if (array == nullptr || release(array->base, Side::host, true) != Released::ours) __libc_free(address);
+        if (array == nullptr || release(array->base, Side::host, true) != Released::ours) next_allocator.free(address);
     }
     if (known.key != 0) add_array(base, bytes, known, pair, is_ours);
     return base;

@@ -1,13 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <optional>
 
 #include "profile/tried/call_chain.hpp"
 #include "profile/tried/tried.hpp"
 
 namespace firsttouch::tried {
-
-enum class Side { host, device };
 
 // An allocation that is watched. pair: its number in the plan, -1 for none. is_ours: its memory is this library's.
 // is_page_locked: by the program itself.
@@ -22,10 +21,15 @@ struct Block {
 };
 
 std::optional<Block> find(Address address, Side side);
+// Of all arrays that were watched so far.
+extern constinit std::atomic<Address> lowest_array, end_of_arrays;
 // Whether an address may be one of an array that is watched. Takes no lock.
-bool may_be_array(Address address);
+inline bool may_be_array(Address address) {
+    return address < end_of_arrays.load(std::memory_order_acquire) && address >= lowest_array && is_watching();
+}
 
-// The allocation that is made now, by its callers; a key of 0 is that of one which is not watched.
+// The allocation that is made now, by its callers; a key of 0 is that of one which is not watched. Callers are not
+// looked for where the plan names none of that size.
 Known known_now(std::uint64_t bytes, Role role);
 // The memory that the plan gives an allocation, and its pair; 0 if it gives none.
 Address planned(const Known& known, std::uint64_t bytes, Side side, int& pair);

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace firsttouch::tried {
@@ -17,9 +18,10 @@ using Address = std::uint64_t;
 using Result = int;  // of the driver, 0 for success
 using Stream = void*;
 
-constexpr int left_the_plan = 96;  // the exit status of a run that is no result
+constexpr int no_result = 96;  // the exit status of a run that is none
 
-enum class Mode { off, record, run };
+enum class Mode { off, record, run };  // off: nothing is changed, nor noted
+enum class Side { host, device };
 enum class Strategy { none, managed, advise, prefetch, pinned, page_locked, system, managed_device };
 
 // An allocation as it is known in every run: by its callers and thread (`key`), its size, and its number among those.
@@ -55,7 +57,11 @@ struct Settings {
     std::vector<Pair>* pairs = nullptr;
     std::map<Known, std::size_t>*hosts = nullptr, *devices = nullptr;  // the pair of each
     std::set<Foreseen>* foreseen = nullptr;
-    std::map<Known, std::uint64_t>* arrays = nullptr;  // that are page-locked, and their bytes
+    std::map<Known, std::uint64_t>* arrays = nullptr;     // that are page-locked, and their bytes
+    std::set<std::uint64_t>* sizes = nullptr;             // of all that the plan names: others are not looked for in it
+    std::set<std::pair<Known, Known>>* within = nullptr;  // source and target of copies on the device
+    std::set<Known>* filled = nullptr;                    // blocks that are filled
+    std::map<std::uint64_t, Side>* queried = nullptr;     // by the key of who asks of what kind memory is
 
     bool is_unified() const {
         return mode == Mode::run && strategy != Strategy::none && strategy != Strategy::page_locked &&
@@ -109,7 +115,10 @@ void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // Whether the program has an array now that is memory of this library.
 bool has_array_of_ours();
 
-// Ends the process, since nothing that it did from here on would be a result.
+// Ends the process, since nothing that it did from here on would be a result: it does what the plan does not have.
 [[noreturn]] void leave(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Ends the process, since this machine cannot give it the memory of the strategy.
+[[noreturn]] void give_up(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace firsttouch::tried

@@ -169,12 +169,26 @@ class KernelEstimate:
 
 
 @dataclass(frozen=True)
+class TriedRow:
+    """What `firsttouch try` measured of a strategy, or of the program as it is: ms of the whole program, from its start
+    to its end, with their interval; None if it has no time, for a `reason`.
+    """
+
+    strategy: str
+    ms: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class TracedAdvice:
     """profile: its directory. process: the number of the process in it. as_it_is: what memory adds to the program as it
     is; None if that is not priced. saved_bytes: of memory at the peak, at most, in a unified version; None if no
     block has a partner. bounds: by strategy. title: of the device on which it was traced. apis: those by
     which it asked for memory. kernel_ms: of its kernels in the
-    trace; kernels: on the machine of a platform, as the rates of both devices have it.
+    trace; kernels: on the machine of a platform, as the rates of both devices have it. tried: if the profile is of
+    `firsttouch try`.
     """
 
     profile: str
@@ -193,6 +207,7 @@ class TracedAdvice:
     not_priced: list[str] = field(default_factory=list)
     kernel_ms: float = 0.0
     kernels: KernelEstimate | None = None
+    tried: list[TriedRow] = field(default_factory=list)
 
 
 @dataclass

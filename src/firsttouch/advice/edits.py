@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from firsttouch.advice.apis import ApiMemory, ApiWords, words_of
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.port.host_arrays import largest_lives, pageable_bytes
 from firsttouch.advice.port.places import Places, line_of
 from firsttouch.advice.port.port_findings import (
     CopyCalls,
@@ -22,8 +23,10 @@ from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.ahead import compute_begins
+from firsttouch.program.partners import partners
 from firsttouch.program.strategies import Strategy
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.watched import has_looks
 from firsttouch.records.text import count
 
 
@@ -64,7 +67,8 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
             return _edits_of_needless_copies(found, api) or _edits_of_fewer_copies(copies)
-        return _edits_locking(paired, strategy.host_arrays, api.lock, copies)
+        lives = [life for life in largest_lives(run, run.once(partners)) if life.block in {b.number for b in paired}]
+        return _edits_locking(paired, pageable_bytes(lives), strategy.host_arrays, api.lock, copies)
     joined = {number for row in found.copy_calls if row.fate == "dropped" for number in row.blocks}
     paired = [block for block in paired if block.number in joined]
     numbers, memory = {block.number for block in paired}, api.memory(strategy)
@@ -75,6 +79,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
             found.copy_calls, "map" if memory.mapped else "drop", "dropped",
             "map and unmap the buffers in place of {}" if memory.mapped else memory.drops, "copy", "copies"
         ),
+        *([] if has_looks(run) else _edits_checking(found.copy_calls)),
         *_edits_of_fills(found.fills),
         *_edits_waiting(found.waits, api, memory),
         *_edits_freeing(run, numbers, memory, places),
@@ -129,7 +134,7 @@ def _edits_allocating(blocks: Sequence[PortBlock], memory: ApiMemory) -> Iterato
     """The blocks are allocated as memory of both sides."""
     in_turn = [block for block in blocks if any(partner.window and not partner.kept for partner in block.partners)]
     if whole := [block for block in blocks if block not in in_turn]:
-        replaced = sum(not partner.kept for block in whole for partner in block.partners)
+        replaced = len({partner.array for block in whole for partner in block.partners if not partner.kept})
         text = memory.make.format(buffers=count(len(whole), "buffer"), arrays=count(replaced, "host array"))
         text += f" (needs {memory.needs})" if memory.needs else ""
         yield _edit_of_blocks("allocate", text, whole)
@@ -176,6 +181,14 @@ def _edits_of_copies(
         yield Edit(what, ", ".join(parts) + also, lines, number, sum(row.bytes for row in rows))
 
 
+def _edits_checking(calls: Sequence[CopyCalls]) -> Iterator[Edit]:
+    """What has to be found out where nothing is known of the CPU's use of the arrays."""
+    if rows := [row for row in calls if row.fate == "dropped"]:
+        text = "check how the CPU uses the host arrays between these copies, of which no look was recorded"
+        size, copies = sum(row.bytes for row in rows), sum(row.copies for row in rows)
+        yield Edit("check", text, _lines(row.place for row in rows), copies, size)
+
+
 def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory) -> Iterator[Edit]:
     """The calls by which the program then waits for the device, as a mapping does if it blocks."""
     alike: dict[tuple[TooEarly, WaitCertainty, bool], list[NeededWait]] = {}
@@ -191,12 +204,11 @@ def _edits_waiting(waits: Sequence[NeededWait], api: ApiWords, memory: ApiMemory
                 what = "uses the data" if before == "reads" else "writes their arrays"
                 text = f"{to_wait} after these copies, which stay, before the CPU {what}"
             does = "reads" if before == "reads" else "does so"
-            unless = f", unless it {does} only after the program's next wait"
+            text += f", unless it {does} only after the program's next wait" if certainty == "possible" else ""
         else:
             places = [wait.work for wait in rows]
-            text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}"
-            unless = ", unless it wrote that before"
-        text += unless if certainty == "possible" else ""
+            text = f"{to_wait} after these kernels, before the CPU writes what was copied at {copies}, unless it wrote "
+            text += "that before"
         yield Edit("wait", text, _lines(places), sum(wait.copies for wait in rows), 0)
 
 
@@ -224,20 +236,20 @@ def _edits_freeing(run: TracedRun, blocks: Container[int], memory: ApiMemory, pl
 
 
 def _edits_locking(
-    blocks: Sequence[PortBlock], allocator: str, lock: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
+    blocks: Sequence[PortBlock], size: int, allocator: str, lock: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
 ) -> list[Edit]:
-    """The host arrays become page-locked. Their lines are known if page faults were sampled; else those of copies are
-    named. lock: what to do with them, in words.
+    """The host arrays become page-locked, bytes of which `size` are not yet. Their lines are known if page faults were
+    sampled; else those of copies are named. lock: what to do with them, in words.
     """
     plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
     touched = [partner for partner in plain if partner.touched is not None]
     if not plain:
         return []
-    size = sum(partner.bytes for partner in plain)
-    text = lock.format(arrays=count(len(plain), "host array"), allocator=allocator)
+    arrays = len({partner.array for partner in plain})
+    text = lock.format(arrays=count(arrays, "host array"), allocator=allocator)
     if len(touched) == len(plain):
         sampled = ", as far as was sampled" if any(partner.may_miss_touches for partner in touched) else ""
         lines = _lines(partner.touched for partner in touched if partner.touched)
-        return [Edit("lock", f"{text}, first touched there{sampled}", lines, len(plain), size)]
+        return [Edit("lock", f"{text}, first touched there{sampled}", lines, arrays, size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
-    return [Edit("lock", f"{text}, which the copies use", lines, len(plain), size)]
+    return [Edit("lock", f"{text}, which the copies use", lines, arrays, size)]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from firsttouch.advice.advisor import note_conditions, note_equal_devices, prices_under
-from firsttouch.advice.answer import Advice
+from firsttouch.advice.answer import Advice, TriedRow
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
 from firsttouch.advice.traced import TracedProgram, advise_traced
+from firsttouch.advice.tried.findings import BASELINE
+from firsttouch.advice.tried.stored import directory_of, read_findings
+from firsttouch.advice.tried.wording import why_no_time
 from firsttouch.base.errors import UsageError
+from firsttouch.model.as_it_is import NAME
 from firsttouch.profile import schema
 from firsttouch.profile.traced import device_numbers
 from firsttouch.program.trace import TracedRun
@@ -38,6 +43,8 @@ def advise_profile(
     if unused_options := [name for name, value in other.items() if value]:
         raise UsageError(f"the trace says what the program does; leave out {', '.join(unused_options)}, or --profile")
     advice = advise_traced(traced_program(profile, process), prices)
+    if advice.traced is not None and (tried := directory_of(profile)) is not None:
+        advice.traced = replace(advice.traced, tried=[*tried_rows(tried)])
     note_equal_devices(advice, records)
     note_conditions(advice, prices)
     return advice
@@ -52,6 +59,16 @@ def traced_program(directory: Path, process: int | None = None) -> TracedProgram
     run = traced_run(profile, process)
     places, found = Places(profile.callers), findings_of(profile, run)
     return TracedProgram(run, program_of(profile, run), found, places, gpu_of(run, profile.header))
+
+
+def tried_rows(directory: Path) -> Iterator[TriedRow]:
+    """What `firsttouch try` measured."""
+    for row in read_findings(directory).results:
+        name = NAME if row.strategy == BASELINE else row.strategy
+        if (time := row.time) is None:
+            yield TriedRow(name, reason=why_no_time(row))
+        else:
+            yield TriedRow(name, 1e3 * time.median, 1e3 * time.low, 1e3 * time.high)
 
 
 def gpu_of(run: TracedRun, header: schema.Header) -> str:

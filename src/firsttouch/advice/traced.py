@@ -16,7 +16,7 @@ from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
 from firsttouch.advice.port.places import Places
 from firsttouch.advice.port.port_findings import PortFindings
-from firsttouch.advice.traced_wording import is_good_enough, is_unclear, not_priced, others_of, unseen_of
+from firsttouch.advice.traced_wording import is_good_enough, is_unclear, not_priced, others_of
 from firsttouch.advice.verdict import fastest_of, verdict_of
 from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
@@ -92,7 +92,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         if mine and is_good_enough(mine, best)
         else edits(run, found, traced.places, STRATEGIES[best.strategy]),
         assumed=[*program.assumptions],
-        unseen=[*others_of(found), *found.lacking, *found.unseen, *unseen_of(run)],
+        unseen=[*others_of(found), *found.lacking, *found.unseen],
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),
         kernels=kernels_there(program, traced.title, prices),
     )

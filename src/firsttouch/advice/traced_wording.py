@@ -15,7 +15,6 @@ from firsttouch.advice.verdict import CALL_MS, SIMILAR, not_apart
 from firsttouch.advice.wording import MOST, parts_of, turn_text
 from firsttouch.base.units import format_size
 from firsttouch.model.as_it_is import NAME, STAGED
-from firsttouch.profile.calls import HostUse
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedCopy, TracedRun
 from firsttouch.records.statements import Statement
@@ -155,14 +154,6 @@ def others_of(found: PortFindings) -> list[str]:
         return []
     named = first_few([*map(str, others)], _MOST_NAMED)
     return [f"other traced processes, {named} (--process); this is process {found.pid}"]
-
-
-def unseen_of(run: TracedRun) -> list[str]:
-    """What the trace does not tell, in phrases."""
-    texts = []
-    if not any(isinstance(step, HostUse) for step in run.steps):
-        texts.append("what the CPU accesses between copies (use --host)")
-    return texts
 
 
 def not_priced(run: TracedRun, found: PortFindings, traced: TracedAdvice, why: str) -> list[str]:

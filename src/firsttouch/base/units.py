@@ -96,10 +96,20 @@ def format_number(value: float, digits: int = 3) -> str:
 
 def format_seconds(seconds: float, digits: int = 3) -> str:
     """A duration with at most `digits` significant digits: ``1.25 us``, ``300 ms``, ``2.5 min``."""
+    unit, scale = _unit_of_time(seconds, digits)
+    return f"{format_number(seconds / scale, digits)} {unit}"
+
+
+def format_interval(seconds: float, low: float, high: float) -> str:
+    """A duration with the ends of its interval, in the same unit: ``1.05 s (0.98 to 1.2)``."""
+    _, scale = _unit_of_time(seconds, 3)
+    return f"{format_seconds(seconds)} ({format_number(low / scale)} to {format_number(high / scale)})"
+
+
+def _unit_of_time(seconds: float, digits: int) -> tuple[str, float]:
+    """The unit in which a duration is written, and its seconds."""
     rounded = float(f"{seconds:.{digits - 1}e}")
     if abs(rounded) >= 120:
-        return f"{format_number(seconds / 60, digits)} min"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(rounded) >= scale:
-            return f"{format_number(seconds / scale, digits)} {unit}"
-    return f"{format_number(seconds / 1e-9, digits)} ns"
+        return "min", 60.0
+    units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+    return next((unit for unit in units if abs(rounded) >= unit[1]), ("ns", 1e-9))

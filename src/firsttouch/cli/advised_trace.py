@@ -42,6 +42,7 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     assert traced is not None
     first = _wrapped([_shortened_line(str(statement)) for statement in sentences_of_traced(advice, traced)], width, 2)
     level = f"From, to: in {advice.level} such estimates the time is in this range." + _same_text(advice)
+    level += " Tried: the whole program, measured by firsttouch try." if traced.tried else ""
     changes = [*_wrapped([level], width, 2), *_wrapped([*_change_lines(advice)], width, _HEAD + _WORD)]
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)
@@ -90,7 +91,9 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *distinct]
     bounded = [absent for absent in advice.unavailable if absent.most_ms is not None]
     names = max(len(shown_name(row.strategy)) for row in (*rows, *bounded))
-    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      largest parts", width)
+    tried = {row.strategy: row.ms for row in traced.tried}
+    head = f"  {'tried':>7}" if tried else ""
+    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}{head}  use      largest parts", width)
     first = 1 + (traced.as_it_is is not None)  # the program as it is, and the advised strategy
     for row in [*rows[:first], *sorted([*rows[first:], *bounded], key=_least_time)]:
         if isinstance(row, Absent):
@@ -98,7 +101,8 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
         else:
             word = "assumed" if is_assumed_row(traced, row.strategy) else "known"
             times, parts = (row.ms, row.low, row.high), part_texts(row)
-        text = f"{shown_name(row.strategy):<{names}}  {_times(*times)}  {word:<7}  "
+        measured = f"  {_times(tried.get(row.strategy))}" if tried else ""
+        text = f"{shown_name(row.strategy):<{names}}  {_times(*times)}{measured}  {word:<7}  "
         yield _cut_to_width(text + _first_with_room(parts, width - len(text)), max(width, len(text))).rstrip()
 
 

@@ -107,7 +107,7 @@ def _process_lines(port: PortFindings) -> Iterator[str]:
 
 def _saved_lines(port: PortFindings, most: int) -> Iterator[str]:
     """The blocks that have a partner, or are not needed, with their copies. most: so many are told one by one."""
-    rows = [block for block in port.blocks if block.saves or block.unused]
+    rows = [block for block in port.blocks if block.partners or block.unused]
     before: CallLocation | None = None
     for number, block in enumerate(rows[:most]):
         place = short(where_allocated(block.place, block.helper, before), 60)

@@ -136,6 +136,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
     host = summary.host
     if host.peak is not None:
         text = f"{host_peak(host)} resident at {format_seconds(host.peak.t)}"
+        text += "; more pages were faulted in after that, so that the peak is unknown" if host.may_be_more else ""
         if (host.processes or 1) > 1:
             text += (
                 f" in {host.processes} processes, in sum {format_size(host.peak.bytes, 3)} with shared pages counted "
@@ -143,7 +144,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
             text += "more than once"
         if host.stated is not None:
             text += f"; the kernel states {format_size(host.stated, 3)} for one process, between two readings"
-        if host.at_end is not None:
+        if host.at_end is not None and not host.may_be_more:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
         pss, beside = host.pss, host.pss_resident

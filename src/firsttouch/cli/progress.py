@@ -128,6 +128,17 @@ def _screen() -> _Screen:
     return _ProgressBar() if sys.stderr.isatty() else _PlainProgress()
 
 
+def _elapsed_time(refresh_per_second: float = 10) -> Progress:
+    """A line with what is done and the time until now, which vanishes at the end."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from firsttouch.cli.console import Console
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, refresh_per_second=refresh_per_second)
+
+
 class Waiting:
     """Use while one thing is done that takes seconds. On a terminal, stderr has a line with the time until now, which
     vanishes at the end; elsewhere nothing.
@@ -140,18 +151,65 @@ class Waiting:
     def __enter__(self) -> None:
         if not sys.stderr.isatty():
             return
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        from firsttouch.cli.console import Console
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = _elapsed_time()
         self._progress.add_task(printable(self._text), total=None)
         self._progress.start()
 
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+
+class Steps:
+    """Says which step of a call is under way, and for how long. On a terminal, stderr has a line for that, which
+    vanishes at the end; elsewhere a line when a step has ended, and every QUIET seconds.
+    """
+
+    def __init__(self) -> None:
+        self._text, self._began = "", time.monotonic()
+        self._progress: Progress | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Steps:
+        if sys.stderr.isatty():
+            self._progress = _elapsed_time(refresh_per_second=1)  # seldom, since it takes time from what is timed
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._finish()
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, text: str) -> None:
+        """Begins a step, which ends the one before."""
+        self._finish()
+        is_first, self._text, self._began = not self._text, text, time.monotonic()
+        if self._progress is not None:
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._progress.add_task(printable(text), total=None)
+        if is_first:
+            self._start()
+
+    def _start(self) -> None:
+        """Starts the thread that says it. What it starts takes no signals, which a profiler waits for."""
+        from firsttouch.cli.profile import signals_for_this_thread
+
+        with signals_for_this_thread(), suppress(RuntimeError):
+            if self._progress is not None:
+                self._progress.start()
+            else:
+                threading.Thread(target=self._say, daemon=True).start()
+
+    def _finish(self) -> None:
+        if self._text and self._progress is None:
+            print_stderr(f"firsttouch: {self._text}: {format_seconds(time.monotonic() - self._began)}")
+
+    def _say(self) -> None:
+        while not self._ended.wait(QUIET):
+            if (elapsed := time.monotonic() - self._began) >= QUIET:
+                print_stderr(f"firsttouch: {self._text}: under way for {format_seconds(elapsed)}")
 
 
 class RunProgress:

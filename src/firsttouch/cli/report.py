@@ -16,6 +16,7 @@ from firsttouch.cli.options import path
 from firsttouch.cli.output import print_stdout
 
 if TYPE_CHECKING:
+    from firsttouch.advice.tried.findings import TryFindings
     from firsttouch.base.outputs import Output
     from firsttouch.profile.summary import ProfileSummary
     from firsttouch.report.conclusions import Conclusions
@@ -33,12 +34,13 @@ def _format(text: str) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """What was written. conclusions, profiles: what the page of these directories begins with."""
+    """What was written. conclusions, profiles, tried: what the page of these directories begins with."""
 
     paths: Sequence[Path]
     directories: Sequence[Path]
     conclusions: Sequence[Conclusions] = ()
     profiles: Sequence[ProfileSummary] = ()
+    tried: Sequence[TryFindings] = ()
 
     def output(self) -> Output:
         from msgspec.structs import asdict
@@ -48,7 +50,8 @@ class Report:
 
         names = list(map(str, self.paths))
         conclusions = list(zip(map(str, self.directories), self.conclusions, strict=bool(self.conclusions)))
-        titles = [conclusion.screen.title for conclusion in self.conclusions] or [p.summary for p in self.profiles]
+        titles = [conclusion.screen.title for conclusion in self.conclusions]
+        titles += [found.summary for found in (*self.profiles, *self.tried)]
         return ReportOutput(
             summary="; ".join(titles) or f"{count(len(names), 'file')} written.",
             report=names[0] if titles else None,
@@ -58,6 +61,7 @@ class Report:
                 ReportedFinding(directory=name, **asdict(f)) for name, found in conclusions for f in found.findings
             ],
             summaries=self.profiles,
+            tried=self.tried,
         )
 
 
@@ -69,7 +73,8 @@ class Report:
 )
 def command(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Results of `run` or `app`, or profiles of `profile`.")
+        list[Path],
+        typer.Argument(metavar="DIR", help="Results of `run` or `app`, profiles of `profile`, or one of `try`."),
     ],
     output: Annotated[
         Path | None,
@@ -114,6 +119,7 @@ def command(
 def _written(named: Sequence[Path], form: str, output: Path | None, modules: Sequence[str]) -> Report:
     """Writes the report. Raises NotDrawn if the process that draws failed."""
     from firsttouch.advice.link import summary_of
+    from firsttouch.advice.tried.stored import is_tried, read_findings
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
     from firsttouch.records.reading import load_results
@@ -123,6 +129,8 @@ def _written(named: Sequence[Path], form: str, output: Path | None, modules: Seq
         from firsttouch.engine.work_kinds import add_any_modules
 
         add_any_modules(modules)
+    if any(map(is_tried, named)):
+        return Report(draw(named, form, output), named, tried=[*map(read_findings, named)])
     directories = profiles_in(named)
     if output is None and form == "html" and len(named) == 1 and directories != named:
         output = named[0] / "report.html"  # in the directory that holds the folders of the ranks
@@ -140,11 +148,14 @@ def _written(named: Sequence[Path], form: str, output: Path | None, modules: Seq
 def _show(report: Report) -> None:
     """What the page begins with, and the paths of what was written."""
     from firsttouch.cli.profiled import of_rank
+    from firsttouch.cli.tried import lines
 
     for conclusions in report.conclusions:
         show = first_findings.show_first_screen if conclusions.screen.numbers else first_findings.show
         show(conclusions)
     for summary in report.profiles:
         print_stdout(of_rank(summary))
+    for findings in report.tried:
+        print_stdout("\n".join(lines(findings)))
     for written in report.paths:
         print_stdout(str(written))

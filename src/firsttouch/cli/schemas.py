@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from firsttouch.advice.tried.findings import TryFindings
 from firsttouch.base.errors import unknown
 from firsttouch.base.examples import Example
 from firsttouch.base.outputs import INFINITE, Output
@@ -108,6 +109,7 @@ class ReportOutput(Output, frozen=True, kw_only=True, tag="firsttouch-report/1")
     directories: Sequence[ReportedDirectory]
     findings: Sequence[ReportedFinding]
     summaries: Sequence[ProfileSummary]
+    tried: Sequence[TryFindings] = ()
 
 
 class SourceOutput(msgspec.Struct, kw_only=True):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from firsttouch.base.errors import UsageError, unknown
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import AsJsonOption, ProgramCommand, path, program_of
-from firsttouch.cli.output import print_failure, print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_failure, print_json, print_stdout, text_width
 from firsttouch.cli.profile import signals_for_this_thread
 
 if TYPE_CHECKING:
-    from firsttouch.advice.tried.findings import TriedResult, TriedStrategy, TriedTime, TryFindings
+    from firsttouch.advice.tried.findings import TriedStrategy, TryFindings
+    from firsttouch.advice.tried.wording import TriedTable
 
 ROUNDS, MOST_ROUNDS = 5, 1000
 _DEFAULT = "managed,managed+prefetch"
@@ -118,31 +120,35 @@ def command(
     names = _strategies(strategy)
     with signals_for_this_thread():
         from firsttouch.advice.tried.trial import TryCall, try_program
+        from firsttouch.cli.progress import Steps
         from firsttouch.profile.launch import NotStarted
 
-    call = TryCall(words, names, rounds or ROUNDS, _directory(words, out), tolerance or 0.0, prices, tell=_told())
+    directory = _directory(words, out)
     try:
-        findings = try_program(call)
+        with Steps() as steps:
+            findings = try_program(
+                TryCall(words, names, rounds or ROUNDS, directory, tolerance or 0.0, prices, tell=steps)
+            )
+            steps("the pages")
+            files = _drawn(directory)
     except NotStarted as error:
         print_failure(str(error), error.status, as_json, "try")
         raise typer.Exit(error.status) from None
     if as_json:
         print_json(findings)
     else:
-        print_stdout("\n".join(lines(findings)))
+        print_stdout("\n".join(lines(findings, files)))
     if not any(row.ratio for row in findings.results):
         raise typer.Exit(1)
 
 
-def _told() -> Any:
-    began = time.monotonic()
+def _drawn(directory: Path) -> list[str]:
+    """Draws the pages. Returns the paths of what was written, or why it was not."""
+    from firsttouch.advice.tried.stored import RESULT
+    from firsttouch.engine import reporting
 
-    def tell(text: str) -> None:
-        from firsttouch.base.units import format_seconds
-
-        print_stderr(f"firsttouch: {format_seconds(time.monotonic() - began)}: {text}")
-
-    return tell
+    problem = reporting.write_report(directory)
+    return [str(directory / RESULT), f"firsttouch: {problem}" if problem else str(directory / "report.html")]
 
 
 def _directory(words: Sequence[str], out: Path | None) -> Path:
@@ -159,25 +165,38 @@ def _directory(words: Sequence[str], out: Path | None) -> Path:
         return out
 
 
-def lines(findings: TryFindings) -> list[str]:
-    """The findings in words."""
+def lines(findings: TryFindings, files: Sequence[str] = ()) -> list[str]:
+    """The findings in words. files: the paths of what was written, named last."""
+    from firsttouch.advice.tried import wording
+
+    checked, width = wording.checked_text(findings), text_width()
     return [
-        findings.summary,
-        *_plan_lines(findings),
-        *_checked_lines(findings),
+        *_wrapped([findings.summary, *_plan_lines(findings), *([f"  checked: {checked}"] if checked else [])], width),
         "",
-        *_table(findings),
+        *_table(wording.times(findings)),
+        *_wrapped((f"  {text}" for text in wording.why_not_there(findings)), width),
         "",
-        *_last(findings),
+        *_table(wording.memory(findings)),
+        *_wrapped((f"  {text}" for text in wording.memory_notes(findings)), width),
+        "",
+        *_wrapped(_edit_lines(findings), width),
+        *_wrapped((f"  {text}" for text in wording.output_lines(findings)), width),
+        *files,
     ]
 
 
+def _wrapped(rows: Iterable[str], width: int) -> Iterator[str]:
+    """The rows, long ones on several lines, of which the further ones are indented."""
+    for row in rows:
+        indent = " " * (len(row) - len(row.lstrip()) + 2)
+        yield from textwrap.wrap(row, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def _plan_lines(findings: TryFindings) -> Iterator[str]:
+    from firsttouch.advice.tried.wording import pairs_text
     from firsttouch.base.units import format_size
 
-    pairs = sum(row.count for row in findings.pairs)
-    apart = sum(row.count for row in findings.apart)
-    yield f"  {pairs} {'pair' if pairs == 1 else 'pairs'} of an array and a block, {apart} kept apart"
+    yield f"  {pairs_text(findings)}"
     for pair in findings.pairs:
         times = f"{pair.count} times " if pair.count > 1 else ""
         size = format_size(max(pair.array, pair.block), 3)
@@ -189,54 +208,16 @@ def _plan_lines(findings: TryFindings) -> Iterator[str]:
         yield f"    {more} more in the JSON (--json)"
 
 
-def _checked_lines(findings: TryFindings) -> Iterator[str]:
-    if (checked := findings.checked) is not None:
-        unsure = f"; {checked.unsure} differ between plain runs, too" if checked.unsure else ""
-        all_copies = checked.equal + checked.different
-        yield f"  checked: {checked.equal} of {all_copies} copies carry the plain run's bytes{unsure}"
-
-
-def _table(findings: TryFindings) -> Iterator[str]:
-    from firsttouch.base.units import format_size
-
-    is_predicted = any(row.predicted is not None for row in findings.results)
-    heads = ["", "time", "to none", "", *(["predicted"] if is_predicted else []), "host peak", "copies left out"]
-    rows = [heads]
-    for row in findings.results:
-        if row.time is None:
-            continue
-        counts = row.counts
-        left_out = f"{counts.left_out:,} of {counts.left_out + counts.made:,}" if counts else "unknown"
-        peak = format_size(counts.host_peak, 3) if counts and counts.host_peak else "unknown"
-        predicted = "" if row.predicted is None else f"{row.predicted:.3f} s"
-        words = [row.strategy, _time_text(row.time), _ratio_text(row), row.compared or ""]
-        rows.append([*words, *([predicted] if is_predicted else []), peak, left_out])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def _table(table: TriedTable) -> Iterator[str]:
+    rows = [["", *table.heads[1:]], *table.rows] if table.rows else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         yield "  " + "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip()
-    for result in findings.results:
-        if result.time is None:
-            yield f"  {result.strategy}: no time: {_status_text(result)}"
 
 
-def _status_text(row: TriedResult) -> str:
-    words = {"left the plan": "the run left the plan: ", "differs": "the output differs: "}
-    return f"{words.get(row.status, '')}{row.reason}"
+def _edit_lines(findings: TryFindings) -> Iterator[str]:
+    from firsttouch.advice.traced_wording import edit_texts
 
-
-def _time_text(value: TriedTime) -> str:
-    return f"{value.median:.3f} s ({value.low:.3f} to {value.high:.3f})"
-
-
-def _ratio_text(row: TriedResult) -> str:
-    return f"{row.ratio.median:.2f} ({row.ratio.low:.2f} to {row.ratio.high:.2f})" if row.ratio else "1"
-
-
-def _last(findings: TryFindings) -> Iterator[str]:
-    if any(row.ratio for row in findings.results):
-        parts = {"all": "{}", "part": "{}, but for what differs from plain run to plain run"}
-        compared = [parts[row.compared].format(row.name) for row in findings.outputs if row.compared in parts]
-        yield f"  equal in all timed runs: {'; '.join(compared)}" if compared else "  no output could be compared"
-    if varying := [row.name for row in findings.outputs if row.compared == "nothing"]:
-        yield f"  not compared, as plain runs differ: {', '.join(varying)}"
-    yield f"  {findings.directory}/try.json has this; firsttouch port {findings.directory}/profile says what to change"
+    if findings.edits:
+        yield f"  to change for {findings.edits_for}, for the pairs alone:"
+        yield from (f"    {text}" for text in edit_texts(findings.edits))

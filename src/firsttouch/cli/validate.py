@@ -53,6 +53,24 @@ def command(
         list[Path] | None,
         typer.Option("--measured", parser=path, metavar="DIR", help="Compare with applications that were measured."),
     ] = None,
+    tried: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--tried",
+            parser=path,
+            metavar="DIR",
+            help="Judge advice about programs by what firsttouch try measured of them.",
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            parser=path,
+            metavar="RUN",
+            help="With --tried, predict by the results of this run, not as try did.",
+        ),
+    ] = None,
 ) -> Validation:
     """Show how accurate predictions are: each published number and claim beside its prediction.
 
@@ -60,13 +78,16 @@ def command(
     good predictions are. Wrong predictions come first: numbers that are off by more than a factor of 1.5, and claims
     that are predicted not to hold.
 
+    With --tried, `advise --profile` is judged by directories of `firsttouch try`: the order of strategies, how far
+    predicted times are off, and whether the measured ones are within their range.
+
     Exit status: 0 validated; 2 the call was wrong; 4 the platform has no held-out rows to validate it with.
 
     Example: firsttouch validate gh200
     """
     from firsttouch.comparison.validation.validate import validation
 
-    return validation(names or [], rows, measured or [])
+    return validation(names or [], rows, measured or [], tried or [], prices)
 
 
 @command.finished
@@ -136,7 +157,7 @@ def _show_measured(judged: MeasuredJudgement, everything: bool) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.records.text import percent, quantity
 
-    print_stdout(f"{judged.platform}, compared with {', '.join(judged.directories)}")
+    print_stdout(f"{judged.platform or 'advise --profile'}, compared with {', '.join(judged.directories)}")
     for sentence in judged.sentences:
         _print(sentence, "  ")
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from firsttouch.advice.tried.results import call_of, tried_results
+from firsttouch.advice.tried.stored import is_tried, read_findings
 from firsttouch.base.collection import without_collection
 from firsttouch.base.encoding import valid_text
 from firsttouch.base.errors import UsageError
@@ -127,6 +129,8 @@ class ComparedRun(msgspec.Struct, array_like=True):
     command: str = ""
     """The call that measures the same again, without --out; '' if it is not known."""
     machine: list[MachineDevice] = []
+    program: str = ""
+    """What the call runs, behind '--'; '' if it runs no program."""
 
 
 class Unreadable(msgspec.Struct, array_like=True):
@@ -142,6 +146,10 @@ class _RunsRead(msgspec.Struct, array_like=True):
 def read(name: str) -> ComparedRun:
     """The run in a directory. Raises UsageError if it holds no results, is invalid, or is being written."""
     directory = Path(name)
+    if is_tried(directory):
+        findings = read_findings(directory)
+        run = of_results(name, tried_results(directory))
+        return msgspec.structs.replace(run, command=call_of(findings), program=shlex.join(findings.command))
     _refuse_if_written(directory)
     return of_results(name, load_results(directory))
 

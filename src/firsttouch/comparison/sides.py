@@ -131,6 +131,7 @@ def _run_of_device(run: ComparedRun, device: str) -> ComparedRun:
         [p for p in run.phases if p.device == device],
         command=run.command,
         machine=run.machine,
+        program=run.program,
     )
 
 

@@ -588,7 +588,9 @@ def what_to_type(comparison: ResultsComparison) -> list[str]:
     three = []
     for side, name in zip(sides, names, strict=True):
         command, missing = side.runs[0].command or "firsttouch run", [str(i) for i in range(len(side.runs) + 1, 4)]
-        calls.append(f"for i in {' '.join(missing)}; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
+        program = f" -- {side.runs[0].program}" if side.runs[0].program else ""
+        out = f"{shlex.quote(f'{name}{suffix}')}$i"
+        calls.append(f"for i in {' '.join(missing)}; do {command} --out {out}{program}; done")
         three.append(
             shlex.quote(
                 ",".join([*(run.name.rstrip("/") for run in side.runs), *(f"{name}{suffix}{i}" for i in missing)])

@@ -160,7 +160,8 @@ _MOVE_FIELDS = (
 
 def _times_of_several(asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[_Copied]) -> list[float | None]:
     """What each copy or fill of one call took, by its way and bytes, or by its bytes alone where no record has that
-    way. Those that are alike have their times in their order; None if there are not as many records.
+    way. Those that are alike have their times in their order; None if there are not as many records. Slices of a copy,
+    which has one record, share its time by their bytes.
     """
     times: list[float | None] = [None] * len(asked)
     left = sorted(ran)
@@ -176,7 +177,31 @@ def _times_of_several(asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[
                 for place, record in zip(places, records, strict=True):
                     times[place] = record[3]
         left = sorted(r for places, records in alike.values() if len(places) != len(records) for r in records)
+    for by_way in (True, False):
+        left = _share_times(asked, left, times, by_way=by_way)
     return times
+
+
+def _share_times(
+    asked: Sequence[tuple[CopyDirection, int]], ran: Sequence[_Copied], times: list[float | None], *, by_way: bool
+) -> list[_Copied]:
+    """Divides what records took among what has no time, of each way that has as many bytes in records as asked for, or
+    of all ways but fills. Returns the other records.
+    """
+    slices: defaultdict[object, list[int]] = defaultdict(list)
+    records: defaultdict[object, list[_Copied]] = defaultdict(list)
+    for place, (way, _) in enumerate(asked):
+        if times[place] is None:
+            slices[way if by_way else way == "set"].append(place)
+    for record in ran:
+        records[record[1] if by_way else record[1] == "set"].append(record)
+    for kind, places in slices.items():
+        size = sum(asked[place][1] for place in places)
+        if size and sum(record[2] for record in records[kind]) == size:
+            seconds = sum(record[3] for record in records.pop(kind))
+            for place in places:
+                times[place] = seconds * asked[place][1] / size
+    return [record for of_kind in records.values() for record in of_kind]
 
 
 class _CallReader(JournalReader):

@@ -23,7 +23,8 @@ def headline(summary: ProfileSummary) -> str:
         parts.append(f"peak {format_size(summary.host.stated, 3)} on the host, between two readings")
     elif peak := summary.host.peak:
         inside = f" (phase {short(peak.phase, 40)})" if peak.phase else ""
-        parts.append(f"peak {host_peak(summary.host)} on the host at {format_seconds(peak.t)}{inside}")
+        unknown = "unknown, " if summary.host.may_be_more else ""
+        parts.append(f"peak {unknown}{host_peak(summary.host)} on the host at {format_seconds(peak.t)}{inside}")
     peaks = sorted(((gpu.told.bytes, gpu.name) for gpu in summary.gpus if gpu.told), reverse=True)
     named = {name for size, name in peaks[:MOST_NAMED] if size} or {name for _, name in peaks[:1]}
     told = [gpu for gpu in summary.gpus if gpu.told and gpu.name in named]
@@ -50,8 +51,8 @@ def pss_at_peak(host: HostRow) -> int | None:
 
 
 def known_peak(host: HostRow) -> int | None:
-    """The peak in bytes, if it does not matter which pages the processes share."""
-    if host.peak is None:
+    """The peak in bytes, if it is known and it does not matter which pages the processes share."""
+    if host.peak is None or host.may_be_more:
         return None
     if host.least is None or host.most is None:
         return host.peak.bytes if (host.processes or 1) <= 1 else None
@@ -60,6 +61,8 @@ def known_peak(host: HostRow) -> int | None:
 
 def host_peak(host: HostRow) -> str:
     """The peak in words, in which pages that processes share count once."""
+    if host.may_be_more and host.peak is not None:
+        return f"at least {format_size(host.peak.bytes, 3)}"
     if (known := known_peak(host)) is not None:
         return format_size(known, 3)
     if (once := pss_at_peak(host)) is not None:

@@ -13,8 +13,24 @@ from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess,
 
 MOST_MAPPED_PROCESSES = 4
 """The number of processes whose mappings are told for each peak: those with most memory."""
+STATED = 1.02
+"""The kernel's peak of one process is told if it exceeds what was read this many times."""
 AS_LARGE = 0.1
 """Mappings are told for a peak if the memory of the process, when they were read, differed by at most this part."""
+
+
+def may_have_grown(profile: Profile) -> bool:
+    """Whether the first process may have had more memory after its last reading than was ever read: it faulted on more
+    pages since, and the kernel stated no peak of it that is not of the profiler, of which it was a copy at first.
+    """
+    first = profile.first
+    if first is None or first.minor is None or profile.largest is not None or len(profile.processes) > 1:
+        return False
+    resident, minor = (profile.curve(f"process:{first.key}", column) for column in ("resident", "minor"))
+    if resident is None or minor is None or not (len(resident) and len(minor)):
+        return False
+    since = (first.minor - minor.values[-1]) * profile.header.page_bytes
+    return bool(resident.values[-1] + since > STATED * max(resident.values))
 
 
 def process_rows(profile: Profile) -> list[ProcessRow]:
@@ -28,6 +44,8 @@ def _process(profile: Profile, process: ProfiledProcess) -> ProcessRow:
     curve = profile.curve(track, "resident")
     t, read = curve.peak if curve is not None and len(curve) else (None, None)
     peak = process.peak if process.peak is not None else whole(read)
+    if may_have_grown(profile):
+        peak = read = None
     fault_curves = {column: profile.curve(track, column) for column in ("minor", "major")}
     faults = {
         column: stated if (stated := getattr(process, column)) is not None else last(read_of)

@@ -24,6 +24,8 @@ from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.phases import is_of_a_library, ranges
 from firsttouch.profile.program_names import process_name
 
+OF_TRY = "profile"
+"""The profile of the plain run in a directory of `firsttouch try`."""
 _DETAILED = ("total", "gpu:")
 """Curves of these keep all readings of a run of 20 minutes; of others, less."""
 _FEW = 1 << 12
@@ -52,9 +54,12 @@ def are_profiles(directories: Sequence[Path]) -> bool:
 
 
 def profiles_in(directories: Iterable[Path]) -> list[Path]:
-    """The directories with profiles: those named, or the ranks in them."""
+    """The directories with profiles: those named, or the ranks in them, or what `firsttouch try` has in them."""
     profiles: list[Path] = []
     for directory in directories:
+        if is_profile(directory / OF_TRY) and not is_profile(directory):
+            profiles.append(directory / OF_TRY)
+            continue
         ranks = sorted(directory.glob("rank-*"), key=lambda path: (len(path.name), path.name))
         inside = [path for path in ranks if (path / schema.FILE).is_file()]
         profiles += inside if inside and not (directory / schema.FILE).is_file() else [directory]
@@ -69,13 +74,7 @@ def read(directory: Path, *, with_activities: bool = True) -> Profile:
         UsageError: there is none, or a line is not one of this program. The message has its number.
     """
     lines = _lines(directory / schema.FILE)
-    header = next(lines, None)
-    if not isinstance(header, schema.Header):
-        raise UsageError(f"{directory / schema.FILE}:1: not the header of a profile that `firsttouch profile` wrote")
-    if header.schema != schema.SCHEMA:
-        raise UsageError(
-            f"{directory / schema.FILE} has the schema {header.schema!r:.40}; this version reads {schema.SCHEMA}"
-        )
+    header = _header(directory, lines)
     profile = Profile(directory, header)
     for line in lines:
         _take(profile, line)
@@ -88,6 +87,22 @@ def read(directory: Path, *, with_activities: bool = True) -> Profile:
     _take_marks(profile, marks)
     markers.leave_out(profile)
     return profile
+
+
+def read_header(directory: Path) -> schema.Header:
+    """The header of a profile. Raises UsageError as `read`."""
+    return _header(directory, _lines(directory / schema.FILE))
+
+
+def _header(directory: Path, lines: Iterator[object]) -> schema.Header:
+    header = next(lines, None)
+    if not isinstance(header, schema.Header):
+        raise UsageError(f"{directory / schema.FILE}:1: not the header of a profile that `firsttouch profile` wrote")
+    if header.schema != schema.SCHEMA:
+        raise UsageError(
+            f"{directory / schema.FILE} has the schema {header.schema!r:.40}; this version reads {schema.SCHEMA}"
+        )
+    return header
 
 
 def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:

@@ -22,9 +22,11 @@ from firsttouch.profile.link import LinkSpeed
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.process_rows import (
+    STATED,
     brief_processes,
     mappings_at_peaks,
     mappings_elsewhere,
+    may_have_grown,
     page_sizes,
     process_rows,
 )
@@ -50,8 +52,6 @@ MOST_PROCESSES = 200
 MOST_TOUCHES, MOST_TOUCHED = 200, 8
 """The most places at which pages were touched first, and the most mappings of each."""
 MOST_UNSEEN = 100
-_STATED = 1.02
-"""The kernel's peak of one process is told if it exceeds what was read this many times."""
 
 
 def summarise(profile: Profile, link: LinkSpeed | None = None) -> ProfileSummary:
@@ -116,7 +116,7 @@ def _host(profile: Profile) -> HostRow:
         pss = beside = None
     least, most = _bounds(profile) or (None, None)
     stated = profile.largest
-    if stated is None or peak is None or stated <= _STATED * peak.bytes:
+    if stated is None or peak is None or stated <= STATED * peak.bytes:
         stated = None
     return HostRow(
         peak=peak,
@@ -126,7 +126,8 @@ def _host(profile: Profile) -> HostRow:
         processes=whole(number),
         stated=stated,
         least=least,
-        most=most,
+        most=None if may_have_grown(profile) else most,
+        may_be_more=peak is not None and may_have_grown(profile),
     )
 
 

@@ -86,7 +86,8 @@ class HostRow(SummaryPart, frozen=True, kw_only=True):
     process. most: the sum, but no more than the machine had in all programs at that time.
     stated: the largest resident size of one process, as the kernel stated at the end, if that is more than was read.
     pss: the largest sum of proportional set sizes, in which it counts once, among the readings, which are few;
-    pss_resident: the resident memory at that time. processes: at the peak.
+    pss_resident: the resident memory at that time. processes: at the peak. may_be_more: the peak is unknown, as of a
+    program of a few ms: it had at least what was read, and faulted on more pages after that; `most` is then None.
     """
 
     peak: Peak | None = None
@@ -97,12 +98,13 @@ class HostRow(SummaryPart, frozen=True, kw_only=True):
     stated: int | None = None
     least: int | None = None
     most: int | None = None
+    may_be_more: bool = False
 
 
 class ProcessRow(SummaryPart, frozen=True, kw_only=True):
     """A process of the target. started, ended: None if it goes on. status: minus a signal's number if one killed it.
 
-    peak: its largest resident size, t: when it was read, None if the kernel stated it at the end.
+    peak: its largest resident size, None if unknown; t: when it was read, None if the kernel stated it at the end.
     """
 
     key: int

@@ -45,6 +45,11 @@ class SinceCopy(NamedTuple):
     used: bool = False
 
 
+def has_looks(run: TracedRun) -> bool:
+    """Whether any look at the host's memory was recorded; without one nothing is known of what the CPU does with it."""
+    return any(type(step) is HostUse for _, step in run.once(beside_launches))
+
+
 _LATE, _LATE_PER_BYTE = 0.02, 2.5e-10
 """Seconds from a copy to the begin of a window, which begins later if it takes longer; for journals before version 3.
 """
@@ -125,7 +130,7 @@ class HostWatch:
     """Where the host's bytes are in unified blocks, and since when they were watched."""
 
     def __init__(self, run: TracedRun) -> None:
-        self._is_used = any(type(step) is HostUse for _, step in run.once(beside_launches))
+        self._is_used = has_looks(run)
         self._within: set[int] = set()
         """Steps that tell of a part of the time of which a later one tells too."""
         self._read_is_known: set[int] = set()

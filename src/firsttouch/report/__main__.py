@@ -35,8 +35,17 @@ def write(call: Sequence[Any]) -> list[Path]:
         from firsttouch.report.advised import write_advice
 
         return [write_advice(directories, target, *more)]
+    from firsttouch.advice.tried.stored import PROFILE, is_tried
     from firsttouch.profile.reading import are_profiles
 
+    if any(map(is_tried, sources)):
+        from firsttouch.report.tried import write_tried
+
+        if form != "html":
+            raise UsageError(
+                f"what was tried is not written as {form}; {sources[0] / PROFILE} holds a profile, which is"
+            )
+        return [write_tried(sources, target)]
     if are_profiles(sources):
         from firsttouch.report.profile import export_profile, write_profile
 

@@ -27,6 +27,7 @@ from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.base.units import format_size
+from firsttouch.profile.reading import profiles_in
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
@@ -110,7 +111,7 @@ def _bar_records(advice: Advice) -> Iterator[Record]:
 
 def _strategy_table(advice: Advice) -> AdviceTable:
     traced, bounds = _traced(advice), {b.strategy: b for b in _traced(advice).bounds}
-    rows = []
+    tried, rows = {row.strategy: row.ms for row in traced.tried}, []
     for row in _all_rows(advice):
         bounds_of_strategy = bounds.get(row.strategy)
         least, most = (
@@ -120,14 +121,21 @@ def _strategy_table(advice: Advice) -> AdviceTable:
         )
         name = alike_names(row, advice.strategies) if row.strategy in STRATEGIES else shown_name(row.strategy)
         cells = [name, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
-        cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
+        cells += map(_time_cell, (least, most))
+        cells += [_time_cell(tried.get(row.strategy))] if tried else []
         rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "known"])
-    heads = ["", "time", "from", "to", "least access", "whole buffers", "access by kernels"]
+    heads = ["", "time", "from", "to", "least access", "whole buffers", *(["tried"] if tried else [])]
+    heads.append("access by kernels")
     note = (
         f"Times are estimated; {advice.level} are between from and to, whichever bytes kernels access. Least access: "
         "if kernels access only the bytes that they certainly do. Whole buffers: if they access all of each buffer."
+        f"{' Tried: the whole program, measured by firsttouch try.' if tried else ''}"
     )
     return AdviceTable("strategies", "Strategies", heads, rows, [note])
+
+
+def _time_cell(ms: float | None) -> str:
+    return "" if ms is None else quantity(ms, "ms")
 
 
 def _terms(advice: Advice) -> AdviceTable:
@@ -169,10 +177,7 @@ def _known(advice: Advice) -> AdviceTable:
 
 
 def _absent(advice: Advice) -> AdviceTable:
-    rows = [
-        [a.strategy, a.reason, *("" if ms is None else quantity(ms, "ms") for ms in (a.least_ms, a.most_ms)), a.run]
-        for a in advice.unavailable
-    ]
+    rows = [[a.strategy, a.reason, *map(_time_cell, (a.least_ms, a.most_ms)), a.run] for a in advice.unavailable]
     return AdviceTable(
         "absent", "Without a time", ["strategy", "reason", "at least", "at most", "what measures it"], rows
     )
@@ -187,7 +192,7 @@ def write_advice(
         UsageError: there is no advice, or the file cannot be written.
     """
     path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
-    port = Path(profile) / profile_page.PAGE
+    port = profiles_in([Path(profile)])[0] / profile_page.PAGE
     link = quote(os.path.relpath(port, path.parent)) if port.is_file() else ""
     page = render(advise_profile(Path(profile), directories, device=device, process=process), link)
     try:

@@ -491,7 +491,7 @@ def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
         table.rows.append(
             [
                 plain(name, 80),
-                size(peak.bytes if peak else None),
+                ("at least " if summary.host.may_be_more else "") + size(peak.bytes if peak else None),
                 when(peak.t) if peak else DASH,
                 *([plain(peak.phase, 40) if peak else DASH] if "in" in table.heads else []),
                 *(of_gpus.get(gpu, DASH) for gpu in names),

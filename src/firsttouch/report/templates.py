@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ SHARED = "shared.html.j2"
 LONG_WORD = 25
 """The characters of a word that may be broken."""
 _SEPARATOR = re.compile(r"(?<=[/:,_<(&.-])(?=[^/:,_<(&.-])")
+_CODE = re.compile("`([^`]+)`")
 HEADLINES: Mapping[str, Sequence[str]] = {
     "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
     "memory": ["total_bytes", "cgroup_limit_bytes", "swap_total_bytes"],
@@ -47,11 +48,30 @@ def sentences(text: str) -> list[str]:
     return re.split(r"(?<=[.]) (?=[A-Z])", text)
 
 
+def coded(text: object) -> Markup:
+    """A text, escaped, in which what stands between backticks is code."""
+    return _marked(str(text), lambda part: part)
+
+
 def breakable(text: object) -> Markup:
-    """A text, escaped, that may be broken within long words: after what separates parts of paths and of names."""
+    """As `coded`, and it may be broken within long words: after what separates parts of paths and of names."""
+    return _marked(str(text), _broken)
+
+
+def _marked(text: str, shown: Callable[[str], str]) -> Markup:
     from markupsafe import Markup, escape
 
-    parts = [_SEPARATOR.split(part) if len(part) >= LONG_WORD else [part] for part in re.split(r"(\s+)", str(text))]
+    parts = _CODE.split(text)  # every other one is code
+    return Markup("").join(
+        Markup("<code>{}</code>").format(shown(part)) if number % 2 else escape(shown(part))
+        for number, part in enumerate(parts)
+    )
+
+
+def _broken(text: str) -> Markup:
+    from markupsafe import Markup, escape
+
+    parts = [_SEPARATOR.split(part) if len(part) >= LONG_WORD else [part] for part in re.split(r"(\s+)", text)]
     return Markup("").join(Markup("<wbr>").join(map(escape, part)) for part in parts)
 
 
@@ -84,7 +104,7 @@ def template(name: str) -> Template:
         undefined=jinja2.StrictUndefined,
         loader=jinja2.FunctionLoader(packaged),
     )
-    env.filters.update(breakable=breakable, image=image, caption=caption, sentences=sentences)
+    env.filters.update(breakable=breakable, coded=coded, image=image, caption=caption, sentences=sentences)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
     env.globals.update(spelled_facts=spelled_facts, is_said=is_said, unmarked=unmarked)
     env.get_template(SHARED)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.advice.port.cpu_use import CpuUse, cpu_uses
+from firsttouch.advice.port.host_arrays import array_numbers, largest_lives, shared_bytes
 from firsttouch.advice.port.places import Places, blocks_told_apart, largest, summed
 from firsttouch.advice.port.port_findings import (
     MOST_PARTNERS,
@@ -19,7 +20,6 @@ from firsttouch.advice.port.port_findings import (
 )
 from firsttouch.advice.port.touched import TouchedRange, touched_by
 from firsttouch.base.units import format_size
-from firsttouch.profile.calls import HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.program.partners import LifePartners, Partners, may_pair
@@ -38,6 +38,7 @@ from firsttouch.program.trace import (
     TracedUse,
     beside_launches,
 )
+from firsttouch.program.watched import has_looks
 
 
 @dataclass
@@ -210,13 +211,13 @@ def port_blocks(
     kept: Mapping[int, Ranges],
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first. kept: the host's bytes that stay beside each."""
-    is_watched = any(type(step) is HostUse for _, step in run.once(beside_launches))
-    of_cpu = run.once(cpu_uses).blocks if is_watched else None
+    of_cpu = run.once(cpu_uses).blocks if has_looks(run) else None
     by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
-    apart = blocks_told_apart(run.blocks, places.names)
-    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
-                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()), apart.get(block.site),
-                     kept.get(block.number, Ranges()))
+    apart, lives = blocks_told_apart(run.blocks, places.names), largest_lives(run, partners)
+    arrays, shared = array_numbers(lives), shared_bytes(lives, kept)
+    blocks = [_block(run, block, lives[block.number].joint, shared[block.number], arrays, use.blocks[block.number],
+                     places, by_address, None if of_cpu is None else of_cpu.get(block.number, CpuUse()),
+                     apart.get(block.site), kept.get(block.number, Ranges()))
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
@@ -224,7 +225,9 @@ def port_blocks(
 def _block(
     run: TracedRun,
     block: TracedBlock,
-    lives: Sequence[LifePartners],
+    joint: LifePartners,
+    shared: int,
+    arrays: Mapping[tuple[int, int], int],
     use: BlockUse,
     places: Places,
     touches: Mapping[tuple[int, int], RangeTouches],
@@ -232,8 +235,7 @@ def _block(
     apart: CallSite | None,
     kept: Ranges,
 ) -> PortBlock:
-    most = max(lives, key=lambda life: life.saves, default=LifePartners())
-    partners = _host_partners(block.number, most, touches, kept)
+    partners = _host_partners(block.number, joint, arrays, touches, kept)
     return PortBlock(
         number=block.number,
         name=_core.demangle(block.name) if block.name else "",
@@ -246,7 +248,7 @@ def _block(
         ranges=len(partners),
         into=use.into.counted(places),
         out=use.out.counted(places),
-        saves=most.saves,
+        saves=joint.saves - shared,
         launches=None if run.unknown else use.launches,
         may_write=use.may_write,
         unread=of_cpu.unread if of_cpu else None,
@@ -258,7 +260,11 @@ def _block(
 
 
 def _host_partners(
-    number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches], kept: Ranges
+    number: int,
+    life: LifePartners,
+    arrays: Mapping[tuple[int, int], int],
+    touches: Mapping[tuple[int, int], RangeTouches],
+    kept: Ranges,
 ) -> list[HostPartner]:
     """The host partners of one life of a block; other lives most likely have the same ranges at other addresses."""
     rows = []
@@ -268,7 +274,7 @@ def _host_partners(
             if nbytes := ranges.bytes_in(start, end):
                 row = HostPartner(
                     bytes=nbytes, place=place, window=window, touched=touched_by(touch), every=touch.every,
-                    threads=touch.threads, kept=kept.overlaps(start, end),
+                    threads=touch.threads, kept=kept.overlaps(start, end), array=arrays[number, start],
                 )  # fmt: skip
                 rows.append(row)
     return sorted(rows, key=lambda row: -row.bytes)

@@ -29,16 +29,18 @@ class CpuUse:
 @dataclass
 class CpuUses:
     """How the CPU uses copied bytes, as far as it is known. blocks: those of each block. unread: the copies to the host
-    after which it neither read nor wrote any of their bytes before these were copied again or the program ended.
+    after which it neither read nor wrote any of their bytes before these were copied again or the program ended; used:
+    those after which it did either, or perhaps.
     """
 
     blocks: defaultdict[int, CpuUse]
     unread: set[int]
+    used: set[int]
 
 
 def cpu_uses(run: TracedRun) -> CpuUses:
     """Take it with `run.once`."""
-    uses, unread = CpuUses(defaultdict(CpuUse), set()), Counter[int]()
+    uses, unread = CpuUses(defaultdict(CpuUse), set(), set()), Counter[int]()
     steps = run.once(beside_launches)
     if not any(type(step) is HostUse for _, step in steps):
         return uses
@@ -49,9 +51,9 @@ def cpu_uses(run: TracedRun) -> CpuUses:
             history.watched(step)
         elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
-                _count_unused(history.since(part.host, part.host + part.end - part.start), uses.blocks, unread)
+                _count_unused(history.since(part.host, part.host + part.end - part.start), uses, unread)
             history.copied(step, number)
-    _count_unused(history.all_since(), uses.blocks, unread)
+    _count_unused(history.all_since(), uses, unread)
     for number, size in unread.items():
         copy = run.steps[number]
         assert isinstance(copy, TracedCopy)
@@ -60,18 +62,18 @@ def cpu_uses(run: TracedRun) -> CpuUses:
     return uses
 
 
-def _count_unused(
-    known: Iterable[tuple[int, int, SinceCopy]], uses: defaultdict[int, CpuUse], unread: Counter[int]
-) -> None:
+def _count_unused(known: Iterable[tuple[int, int, SinceCopy]], uses: CpuUses, unread: Counter[int]) -> None:
     """Counts bytes that were copied back, and that are copied again or not used any more; unread: by copy."""
     for first, last, since in known:
-        if since.way != "d2h" or since.used:
+        if since.way != "d2h":
             continue
-        if since.reads == since.writes == "told":
-            uses[since.block].unread += last - first
+        if since.used:
+            uses.used.add(since.copy)
+        elif since.reads == since.writes == "told":
+            uses.blocks[since.block].unread += last - first
             unread[since.copy] += last - first
         elif last - first >= PAGE_BYTES:
-            uses[since.block].unwatched += last - first
+            uses.blocks[since.block].unwatched += last - first
 
 
 def _count_read(history: HostHistory, use: HostUse, uses: defaultdict[int, CpuUse]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch.advice.port.kept import CopySites, FilledBefore, kept_arrays, strongest
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.places import PlaceGroups, Places
 from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, FilledFirst, KeptBecause
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.profile.recorded import CallSite
@@ -144,14 +144,10 @@ def copy_calls(run: TracedRun, fates: CopiesByFate, places: Places) -> list[Copy
     )
     made = []
     for fate, numbers in by_fate:
-        by_place: defaultdict[CallLocation, list[int]] = defaultdict(list)
-        of_sites: dict[int, list[int]] = {}
+        rows = PlaceGroups[int](places)
         for number in numbers:
-            site = site_of(run, number)
-            if (alike := of_sites.get(id(site))) is None:
-                alike = of_sites[id(site)] = by_place[places.in_program(site)]
-            alike.append(number)
-        for place, alike in by_place.items():
+            rows.add(number, site_of(run, number))
+        for (_, (place,)), alike in rows.groups.items():
             sides = [run.steps[number].device for number in alike]  # type: ignore[union-attr]
             blocks, size = [*dict.fromkeys(side.block for side in sides)], sum(side.total for side in sides)
             reason = strongest(fates.reasons[number] for number in alike if number in fates.reasons)

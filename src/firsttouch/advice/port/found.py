@@ -8,6 +8,7 @@ from typing import get_args
 
 from firsttouch.advice.port.blocks import block_use, port_blocks
 from firsttouch.advice.port.dropped import (
+    CopiesByFate,
     are_perhaps_needed,
     copies_by_fate,
     copy_calls,
@@ -47,6 +48,7 @@ from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, failed_rows
 from firsttouch.program.partners import Partners, partners
 from firsttouch.program.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
+from firsttouch.program.watched import has_looks
 
 
 def found(
@@ -61,17 +63,20 @@ def found(
     touches: TouchIndex | None = None,
     kernels: KernelUse | None = None,
     watched: bool = False,
+    fates: CopiesByFate | None = None,
 ) -> PortFindings:
     """All findings of a process.
 
     names: of the places of calls. directory, command, others, status: of the profile. clock: the time 0 of its results,
     as a reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second run
-    told of them, if there was one. watched: whether the host's memory was to be watched (--host).
+    told of them, if there was one. watched: whether the host's memory was to be watched (--host). fates: of the
+    copies, if it is not to be found which ones a unified version does without.
     """
     state = program_state(run, names, touches, watched=watched)
     use, joined, repeated = state.use, state.all_partners, state.repeated
     rows, hazards = search(state)
-    fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()}, repeated.doubtful_steps())
+    if fates is None:
+        fates = copies_by_fate(run, joined, {repeat.copy for repeat in repeated.restoring()}, repeated.doubtful_steps())
     blocks = port_blocks(run, joined, use, state.places, state.touched or (), kept_ranges(run, fates))
 
     def record(number: int) -> StepRecord:
@@ -197,6 +202,7 @@ def unseen_use(
         gpus=len({block.device for block in run.blocks if not block.on_host}),
         strange=sum(type(step) is TracedLaunch and step.strangers > 0 for step in run.steps),
         outside=run.outside,
+        unlooked="" if has_looks(run) or not state.use.copies else "asked" if state.watched else "not asked",
         is_guessed=run.guesses_arguments,
         pool_files=frozenset(frame.file for block in run.blocks if block.in_pool for frame in block.site),
     )

@@ -102,7 +102,8 @@ class _Side(NamedTuple):
     """The host's side of bytes that a block is joined with, since they were copied last. copy: the number of the step.
 
     written: why they are not the device's any more: the CPU wrote them, or a copy from another block did. is_late: it
-    did so perhaps only after the last kernel that uses them. over: whether the device had written and used its side,
+    did so perhaps only after the last kernel that uses them. is_unordered: perhaps before a kernel that may write the
+    device's side, or after it. over: whether the device had written and used its side,
     when that ended or got other bytes.
     """
 
@@ -111,6 +112,7 @@ class _Side(NamedTuple):
     call: CopyCall
     written: KeptBecause | None = None
     is_late: bool = False
+    is_unordered: bool = False
     over: tuple[bool, bool] | None = None
 
 
@@ -279,16 +281,30 @@ class _Look:
             for start, end, side in self._sides[key].overlapping(*changed):
                 if side.over is None and side.written is not None:
                     self._lose(side)
-                    self._sides[key].assign(start, end, side._replace(written=None, is_late=False))
+                    self._sides[key].assign(start, end, side._replace(written=None, is_late=False, is_unordered=False))
 
     def _lose(self, side: _Side) -> None:
         """The device uses bytes that the host's side does not have any more."""
         assert side.written is not None
-        self._keep(side.call, side.written if side.way == "h2d" else "changed")
+        reason: KeptBecause = "interleaved" if side.is_unordered else side.written
+        self._keep(side.call, reason if side.way == "h2d" else "changed")
 
     def _is_stale(self, key: Key, side: _Side) -> bool:
         """Whether the device may have written its side since the copy."""
-        return side.over[0] if side.over else max(self._written.get(key, -1), self._any) > side.copy
+        return side.over[0] if side.over else self._writer(key) > side.copy
+
+    def _writer(self, key: Key) -> int:
+        """The last step that may have written a block; -1 if there is none."""
+        return max(self._written.get(key, -1), self._any)
+
+    def _is_unordered(self, key: Key, side: _Side, use: HostUse) -> bool:
+        """Whether the device may have written its side since the copy, and the watch does not tell if the CPU wrote
+        before that or after.
+        """
+        if side.written == "written":
+            return side.is_unordered
+        writer = self._writer(key)
+        return side.way == "h2d" and writer > side.copy and self._run.steps[writer].call.t > use.since  # type: ignore[union-attr]
 
     def _is_used(self, key: Key, side: _Side) -> bool:
         return side.over[1] if side.over else max(self._used.get(key, -1), self._any) > side.copy
@@ -457,7 +473,9 @@ class _Look:
         for start, end in host:
             for key, first, last, side in [*self._joined_with(start, end, by)]:
                 if side.over is None:
-                    self._sides[key].assign(first, last, side._replace(written="overwritten", is_late=False))
+                    self._sides[key].assign(
+                        first, last, side._replace(written="overwritten", is_late=False, is_unordered=False)
+                    )
                     self._changed[key[0]].add(first, last)
 
     # ------------------------------------------------------------------------------------------------ the CPU
@@ -484,8 +502,9 @@ class _Look:
                 if is_late:
                     self._doubt(side.call, "late")
                 continue
+            written = side._replace(written="written", is_late=is_late, is_unordered=self._is_unordered(key, side, use))
             for first, last in pages:
-                self._sides[key].assign(first, last, side._replace(written="written", is_late=is_late))
+                self._sides[key].assign(first, last, written)
                 self._changed[key[0]].add(first, last)
 
     def _is_result_elsewhere(self, key: Key, side: _Side) -> bool:

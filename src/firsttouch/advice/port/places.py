@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from firsttouch.base.units import format_size
 from firsttouch.profile.call_journal import VENDOR
@@ -17,6 +18,7 @@ from firsttouch.profile.user_lines import library_name, told_by_offset
 from firsttouch.program.trace import TracedBlock
 from firsttouch.records.text import join_names, join_some
 
+T = TypeVar("T")
 UNKNOWN_LINE = "an unknown line"
 _OF_PYTHON = re.compile(r"/lib\w*/python3\.\d+/|^<")
 """Files of Python that are neither the user's nor of a package."""
@@ -50,6 +52,23 @@ class Places:
         place = place_of(site, self.names)
         frame = calling_frame(site, self.names)
         return told_by_offset(place, frame) if frame and place.file else place
+
+
+class PlaceGroups(Generic[T]):
+    """What belongs to calls, by their places in the program and what else tells it apart, in order of the first."""
+
+    def __init__(self, places: Places) -> None:
+        self.groups: dict[tuple[Hashable, tuple[CallLocation, ...]], list[T]] = {}
+        self._places, self._by_sites = places, dict[tuple[Hashable, tuple[int, ...]], list[T]]()
+        """By the identities of sites, since it takes long to compare places."""
+
+    def add(self, member: T, *sites: CallSite, apart: Hashable = None) -> None:
+        """sites: of its calls, which have to live on."""
+        key = apart, tuple(map(id, sites))
+        if (group := self._by_sites.get(key)) is None:
+            places = tuple(map(self._places.in_program, sites))
+            group = self._by_sites[key] = self.groups.setdefault((apart, places), [])
+        group.append(member)
 
 
 def blocks_told_apart(blocks: Sequence[TracedBlock], names: CallerTable) -> dict[CallSite, CallSite]:

@@ -25,6 +25,7 @@ KeptBecause: TypeAlias = Literal[
     "written",
     "overwritten",
     "changed",
+    "interleaved",
     "read",
     "restores",
     "prepared",
@@ -91,7 +92,8 @@ class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
     with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call of
     the earliest sampled page fault in them; None: unknown. every: one of how many page faults was sampled, so that
     earlier ones may be missing; 0: unknown. threads: that touched them; 0: unknown. kept: they stay beside the block,
-    as copies of the fate "kept" say.
+    as copies of the fate "kept" say. array: the number of the host array, which other blocks may have parts of: bytes
+    that overlap or adjoin are taken to be of one.
     """
 
     bytes: int
@@ -101,6 +103,7 @@ class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
     every: int = 0
     threads: int = 0
     kept: bool = False
+    array: int
 
     @property
     def may_miss_touches(self) -> bool:
@@ -112,13 +115,13 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     once are one. kind: such as 'device' or 'managed'; name: of a static variable.
 
     partners: the largest of its `ranges`. into, out: copies to it and from it. saves: bytes that vanish if the block
-    and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
-    it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; unwatched:
-    those of which that is not known; read_again: bytes that it read after they were copied to the device; all None if
-    the CPU was not watched. unused: what of it is not needed, in sentences. in_pool: "part" of an allocation that the
-    program's own allocator divides, where it begins and ends being assumed; "whole" of such a one whose parts are not
-    known; "" of others. helper: the call that allocates it, if that allocates others too; `place` is then where the
-    helper was called.
+    and its partners are one, at most, without those that an earlier block which still lives is one with. launches: that
+    name it; None: not known of all. may_write: one of them may write it. unread: bytes that were copied back and that
+    the CPU did not use before the next copy or the end; unwatched: those of which that is not known; read_again: bytes
+    that it read after they were copied to the device; all None if the CPU was not watched. unused: what of it is not
+    needed, in sentences. in_pool: "part" of an allocation that the program's own allocator divides, where it begins and
+    ends being assumed; "whole" of such a one whose parts are not known; "" of others. helper: the call that allocates
+    it, if that allocates others too; `place` is then where the helper was called.
     """
 
     number: int
@@ -228,8 +231,10 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     stay (`stays`), between two buffers. "writes": it is needed after the work, before the CPU writes what the copies
     bring; or after copies to the device that stay, before it writes what they copied. certainty: possible, if it is not
     known that the CPU does that while the work may be under way: it may read after the wait that is `following`, or may
-    have written before the work began. following: where the program waits next, if it asks for nothing of the device
-    before, or of copies to the device that stay, whatever it asks for; None: no such call. copy: the call of the
+    have written before the work began. following: where the program waits next, if nothing may write before what was
+    copied back and is read; or, of copies to the device that stay, and of `unread` ones, whatever comes before; None:
+    no such call. unread: after so many other copies of the call the CPU was seen not to use what was copied, and after
+    none to use it before such a wait, so that it is only possible that it does after these. copy: the call of the
     copies; work: that of the latest work, such as a launch, of `kernel`, or ''; earlier: the calls of other work that
     the wait has to be for; copies: how many times.
     """
@@ -244,6 +249,7 @@ class NeededWait(msgspec.Struct, frozen=True, kw_only=True):
     copies: int
     records: Sequence[StepRecord]
     stays: bool = False
+    unread: int = 0
 
 
 class OtherCopies(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ def command_of(profile: Profile, pid: int) -> Sequence[str]:
 
 def is_watched(profile: Profile) -> bool:
     """Whether the host's memory was to be watched (--host)."""
-    return any(state.layer == "host" and state.active for state in profile.header.layers)
+    return any(state.layer == "host" for state in profile.header.layers)
 
 
 def over_all(profile: Profile, shown: PortFindings, processes: Sequence[TracedCalls]) -> PortFindings:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from firsttouch.advice.port.dropped import CopiesByFate
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, blocks_told_apart, line_of, lines_of
@@ -41,9 +42,9 @@ def read_single(directory: Path) -> Profile:
         UsageError: there is none, or several, of ranks.
     """
     profiles = profiles_in([directory])
-    if profiles != [directory]:
+    if len(profiles) > 1:
         raise UsageError(f"{directory} holds the profiles of {len(profiles)} ranks; name one, such as {profiles[0]}")
-    return read(directory, with_activities=False)
+    return read(profiles[0], with_activities=False)
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
@@ -84,8 +85,12 @@ def findings_of_ranks(directories: Sequence[Path], process: int | None = None) -
     return found_ranks[0][1] if len(found_ranks) == 1 else over_ranks(found_ranks)
 
 
-def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
-    """The findings of a process of a profile. unwritten: why a file of it is not there."""
+def findings_of(
+    profile: Profile, run: TracedRun, unwritten: str = "", fates: CopiesByFate | None = None
+) -> PortFindings:
+    """The findings of a process of a profile. unwritten: why a file of it is not there. fates: of the copies, if it is
+    not to be found which ones a unified version does without.
+    """
     findings = found(
         run,
         profile.callers,
@@ -97,6 +102,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
         watched=is_watched(profile),
+        fates=fates,
     )
     if run.others:
         findings = over_all(profile, findings, _processes(profile))

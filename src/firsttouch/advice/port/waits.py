@@ -3,19 +3,23 @@
 A copy that blocks is a wait too. Where it was the only one between a kernel and the CPU, the CPU would use the shared
 memory too early. Unless the watch of the host's memory tells more (--host), the CPU is taken to read what was copied
 back as soon as it can, and not any more when the next kernel may write it; and to write what is copied to the device at
-any time before the copy. A copy to the device that stays, from a host array that is now another buffer, is waited for
-only before the CPU writes that array.
+any time before the copy. Where the watch told of some copies of a call, and the CPU read after none of these before the
+program's next wait, it only may do so after the others. A copy to the device that stays, from a host array that is now
+another buffer, is waited for only before the CPU writes that array.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from firsttouch.advice.port.cpu_use import cpu_uses
 from firsttouch.advice.port.dropped import CopiesByFate, site_of
-from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.kept import CopyCall, CopySites
+from firsttouch.advice.port.places import PlaceGroups, Places
 from firsttouch.advice.port.port_findings import MOST_RECORDS, NeededWait, StepRecord, TooEarly, WaitCertainty
 from firsttouch.profile.calls import HostUse, WaitCall
 from firsttouch.profile.recorded import CallSite
@@ -37,12 +41,15 @@ from firsttouch.program.watched import PAGE_BYTES, HostHistory, SinceCopy
 
 _ANY = -2
 """The block of launches of which it is not known what they use."""
+_FAR = 1000
+"""Past so many pieces of work that do not write what was copied, no wait is looked for."""
 
 
 @dataclass(frozen=True)
 class _Lost:
     """A wait that is missing: of the copy `copy`, for the steps `work`, the latest last. before: what the CPU does too
-    early else. following: where the program waits next, if it does nothing with the device before.
+    early else. following: where the program waits next, if nothing may write what was copied before. unread: after so
+    many copies of the same call the CPU was seen not to use what was copied.
     """
 
     copy: int
@@ -50,6 +57,7 @@ class _Lost:
     before: TooEarly
     certainty: WaitCertainty = "likely"
     following: CallSite | None = None
+    unread: int = 0
 
 
 class _Pending:
@@ -114,8 +122,13 @@ class _Order:
         self._history = HostHistory()
         self._unread = run.once(cpu_uses).unread
         self._frees_later = False
-        self._following: dict[bool, tuple[int, CallSite | None]] = {False: (-1, None), True: (-1, None)}
-        """The next wait, as it was looked for last, before other work and past it."""
+        self._following: dict[int | None, tuple[int, CallSite | None]] = {}
+        """The next wait, as it was looked for last: before work that may write a block, or past all work (None)."""
+        self._calls = CopySites()
+        self._unread_at = self._calls_unread()
+        """After how many copies of a call the CPU was seen not to use what was copied. Not of calls after which it was
+        seen to use it, unless the program waits before.
+        """
         self.lost: list[_Lost] = []
 
     def go(self) -> list[_Lost]:
@@ -207,7 +220,7 @@ class _Order:
             for _, _, owner in self._owners.overlapping(host, host + end - start):
                 self._using.add(owner, number, step.call.site)
         if step.call.blocking and (is_written := self._written_later.get(number)) is not False:
-            following = self._next_wait(number, past_work=True)
+            following = self._next_wait(number, None)
             certainty: WaitCertainty = "likely" if is_written and following is None else "possible"
             self.lost.append(_Lost(number, (number,), "writes", certainty, following))
 
@@ -220,7 +233,7 @@ class _Order:
             for work in written:
                 self._owed.add(NO_BLOCK, work, site_of(self._run, work))
         elif written:
-            self._lose(number, written)
+            self._lose(number, written, block)
         elif step.call.blocking and owed:
             self._lose(number, owed)
         if step.way == "h2d":
@@ -254,41 +267,90 @@ class _Order:
             for first, last, since in self._history.since(start, end)
         )
 
-    def _lose(self, number: int, work: tuple[int, ...]) -> None:
-        following = self._next_wait(number)
-        self.lost.append(_Lost(number, work, "reads", "likely" if following is None else "possible", following))
-        if following is None or not self._unified:
+    def _lose(self, number: int, work: tuple[int, ...], block: int = _ANY) -> None:
+        """block: of which the CPU reads what was copied; _ANY: of several, or not known."""
+        following, unread = self._next_wait(number, block), self._unread_at[self._call(number)]
+        certainty: WaitCertainty = "likely" if following is None and not unread else "possible"
+        if unread and following is None:
+            following = self._next_wait(number, None)
+        self.lost.append(_Lost(number, work, "reads", certainty, following, unread))
+        if certainty == "likely" or not self._unified:
             self._wait_for(None)
 
-    def _next_wait(self, number: int, *, past_work: bool = False) -> CallSite | None:
-        """Where the program waits after a copy, if it asks for nothing of the device before but copies to the host that
-        are dropped. past_work: whatever it asks for before.
+    def _call(self, number: int) -> CopyCall:
+        copy = self._run.steps[number]
+        assert type(copy) is TracedCopy
+        return self._calls.of(copy)
+
+    def _calls_unread(self) -> Counter[CopyCall]:
+        uses = self._run.once(cpu_uses)
+        unread = Counter(map(self._call, uses.unread))
+        for number in uses.used if unread else ():
+            call = self._call(number)
+            if call in unread and self._look_ahead(number, call[2])[1] is None:
+                del unread[call]
+        return unread
+
+    def _next_wait(self, number: int, block: int | None) -> CallSite | None:
+        """Where the program waits after a copy, if nothing that may write a block comes before, nor the CPU's data for
+        the device. block: _ANY: nothing that the device is asked for, but for copies to the host that are dropped;
+        None: whatever comes before.
         """
-        end, site = self._following[past_work]
+        end, site = self._following.get(block, (-1, None))
         if number >= end:
-            end, site = self._following[past_work] = self._look_ahead(number, past_work=past_work)
+            end, site = self._following[block] = self._look_ahead(number, block)
         return site
 
-    def _look_ahead(self, number: int, *, past_work: bool) -> tuple[int, CallSite | None]:
-        """The next wait, or what else is done with the device; the site is None if that is no wait."""
-        frees_later = False
-        for place in range(number + 1, len(self._run.steps)):
-            step = self._run.steps[place]
-            if type(step) is TracedAllocation:
+    def _look_ahead(self, number: int, block: int | None) -> tuple[int, CallSite | None]:
+        """The next wait, or what comes before; the site is None if that is no wait."""
+        stops, waits = self._stops
+        stops = stops if block is not None else self._wait_steps
+        first = bisect_right(stops, number)
+        for at in range(first, min(len(stops), first + _FAR)):
+            place = stops[at]
+            if (site := waits.get(place)) is not None:
+                return place, site
+            if block == _ANY or (block is not None and self._may_write(place, block)):
+                return place, None
+        return (stops[first + _FAR] if first + _FAR < len(stops) else len(self._run.steps)), None
+
+    @cached_property
+    def _stops(self) -> tuple[list[int], dict[int, CallSite]]:
+        """The steps at which the program waits, or asks for work other than copies to the host that are dropped; and
+        the sites of those at which it waits.
+        """
+        stops, waits, frees_later = list[int](), dict[int, CallSite](), False
+        for number, step in enumerate(self._run.steps):
+            if type(step) is TracedLaunch:
+                if not step.call.captured:
+                    stops.append(number)
+            elif type(step) is TracedAllocation:
                 frees_later = not step.begins and self._is_freed_later(step)
             elif type(step) is WaitCall:
                 if step.what != "copy" and not (step.what == "free" and frees_later):
-                    return place, step.site
-            elif type(step) is TracedLaunch:
-                if not past_work:
-                    return place, None
-            elif isinstance(step, TracedCopy | TracedFill) and not step.call.captured:
-                if type(step) is TracedCopy and step.way == "d2h" and place in self._dropped:
-                    continue
-                waits = step.call.blocking and place not in self._dropped and place not in self._shared
-                if waits or not past_work:
-                    return place, step.call.site if waits else None
-        return len(self._run.steps), None
+                    stops.append(number)
+                    waits[number] = step.site
+            elif (type(step) is TracedCopy or type(step) is TracedFill) and not step.call.captured:
+                vanishes = number in self._dropped or number in self._shared
+                if step.call.blocking and not vanishes:
+                    waits[number] = step.call.site
+                if not (type(step) is TracedCopy and step.way == "d2h" and number in self._dropped):
+                    stops.append(number)
+        return stops, waits
+
+    @cached_property
+    def _wait_steps(self) -> list[int]:
+        return [*self._stops[1]]
+
+    def _may_write(self, number: int, block: int) -> bool:
+        """Whether work may write a block, or shows that the CPU has prepared data before."""
+        step = self._run.steps[number]
+        if type(step) is TracedLaunch:
+            return step.call.arguments is None or any(use.block == block and use.may_write for use in step.uses)
+        assert isinstance(step, TracedCopy | TracedFill)
+        if type(step) is TracedCopy and (step.way in ("h2d", "h2h") or number in self._shared):
+            return True
+        return step.target.block == block
 
 
 def _written_later(run: TracedRun, copies: Sequence[int]) -> dict[int, bool]:
@@ -317,18 +379,11 @@ def needed_waits(
     run: TracedRun, partners: Partners, fates: CopiesByFate, places: Places, record: Callable[[int], StepRecord]
 ) -> list[NeededWait]:
     """Where a unified version has to wait for the device, as it does without the dropped copies; likely ones first."""
-    rows: dict[object, list[_Lost]] = {}
-    of_sites: dict[object, list[_Lost]] = {}
-    """The rows by the identities of sites, since it takes long to compare places."""
+    rows = PlaceGroups[_Lost](places)
     for lost in _Order(run, partners, fates, unified=True).go():
-        copy, work = site_of(run, lost.copy), site_of(run, lost.work[-1])
-        sites = lost.before, id(copy), id(work)
-        if (alike := of_sites.get(sites)) is None:
-            key = lost.before, places.in_program(copy), places.in_program(work)
-            alike = of_sites[sites] = rows.setdefault(key, [])
-        alike.append(lost)
+        rows.add(lost, site_of(run, lost.copy), site_of(run, lost.work[-1]), apart=lost.before)
     shared = set(fates.shared)
-    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.values()]
+    waits = [_needed(run, alike, places, record, stays=alike[0].copy in shared) for alike in rows.groups.values()]
     return sorted(waits, key=lambda wait: wait.certainty != "likely")
 
 
@@ -361,4 +416,5 @@ def _needed(
         copies=len(alike),
         records=[record(lost.copy) for lost in alike[:MOST_RECORDS]],
         stays=stays,
+        unread=first.unread,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from firsttouch.advice.port.places import counted, largest, named_places, summed
 from firsttouch.advice.port.port_findings import (
@@ -49,9 +50,16 @@ KEPT: Mapping[KeptBecause, KeptWords] = {
     "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
         "the host array is written after the copy back, and the buffer is used again",
-        "kernels overwrite the whole buffer without reading it, or the array was freed before",
+        "kernels overwrite the whole buffer after that, without reading it, or the array was freed before",
     ),
-    "read": KeptWords("the host array is read again after the copy, and kernels may write the buffer", _NO_STALE_READ),
+    "interleaved": KeptWords(
+        "the CPU writes the host array and kernels may write the buffer, which is still in use, between two copies",
+        "it writes before kernels that overwrite the whole buffer without reading it",
+    ),
+    "read": KeptWords(
+        "the host array is read again after the copy, and kernels may write the buffer",
+        f"it is read only before these kernels, or {_NO_STALE_READ}",
+    ),
     "restores": KeptWords("parts of the host array bring back what the buffer had before kernels", _NO_STALE_READ),
     "prepared": KeptWords(
         "the buffer is written before the first copy from it", "the CPU fills the host array after that"
@@ -178,14 +186,15 @@ def wait_words(wait: NeededWait) -> str:
 
 
 def _doubt(wait: NeededWait) -> str:
-    """When a wait is not needed that is only possible, with a comma before it."""
+    """When a wait is not needed, with a comma before it; '' if that is not known of anything."""
+    if wait.before == "writes" and not wait.stays:  # the order of a write and a launch between two copies is not seen
+        return f", unless it wrote that before{', which is not known' if wait.certainty == 'possible' else ''}"
     if wait.certainty != "possible":
         return ""
-    if wait.before == "writes" and not wait.stays:
-        return ", unless it wrote that before, which is not known"
     following = f" at {named_places([wait.following], wait.copy)}" if wait.following is not None else ""
     uses = "it does so" if wait.before == "writes" else "the CPU uses the data"
-    return f", unless {uses} only after the program's next wait{following}"
+    seen = f", as was seen after {counted(wait.unread, 'copy', 'copies')} there" if wait.unread else ""
+    return f", unless {uses} only after the program's next wait{following}{seen}"
 
 
 def other_copies(rows: Sequence[OtherCopies]) -> str:
@@ -251,7 +260,8 @@ class UnseenUse:
     `launches`. not_compared: repeated copies. unwatched: bytes that were copied back, of which it is not known whether
     the CPU used them; unwatched_inputs: that were copied to buffers which kernels may write, of which it is not known
     whether the CPU read them again. gpus: that the blocks are on. strange: launches that name memory which no recorded
-    call allocated; outside: copies of such. pool_files: those from which pools are allocated. is_guessed: no launch
+    call allocated; outside: copies of such. unlooked: whether looks at the host were asked for, of which none was
+    recorded although there are copies; '' else. pool_files: those from which pools are allocated. is_guessed: no launch
     tells what it names.
     """
 
@@ -268,6 +278,7 @@ class UnseenUse:
     gpus: int
     strange: int
     outside: int
+    unlooked: Literal["", "asked", "not asked"] = ""
     pool_files: frozenset[str] = frozenset()
     is_guessed: bool = False
 
@@ -275,6 +286,9 @@ class UnseenUse:
 def unseen_sentences(unseen: UnseenUse) -> Iterator[str]:
     hints = [hint for part, hint in _ALLOCATORS.items() if any(part in file for file in unseen.pool_files)]
     more = "".join(f"; {hint}" for hint in hints)
+    if unseen.unlooked:
+        hint = " (use --host)" if unseen.unlooked == "not asked" else ": no look at host memory was recorded"
+        yield f"what the CPU accesses between copies{hint}"
     if unseen.pooled:
         yield (
             f"the single buffers in {counted(unseen.pooled, 'memory pool')}, "

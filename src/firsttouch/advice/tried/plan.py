@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 from firsttouch.advice.port.dropped import CopiesByFate, copies_by_fate
@@ -15,11 +15,12 @@ from firsttouch.advice.port.rules.concurrent_access import ConcurrentAccess
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.advice.tried.recorded import UNWATCHED, Known, NotedBlock, ProcessNotes
 from firsttouch.profile.traced import CallerTable, CallLocation
-from firsttouch.program.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.program.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
 
 Apart: TypeAlias = Literal[
     "offsets",
     "rows",
+    "batched",
     "place",
     "allocated",
     "devices",
@@ -39,8 +40,9 @@ Apart: TypeAlias = Literal[
 SENTENCES: Mapping[Apart, str] = {
     "offsets": "copies join other offsets: a window or a part",
     "rows": "rows are copied, with gaps between them",
+    "batched": "the array or the block is copied in a batch, which is not tried",
     "place": "the host's side is no array of at least 64 KiB from malloc or page-locked memory: it is small, on the "
-    "stack, static, of a mapped file, or a part of a pool",
+    "stack, static, of a mapped file, a part of a pool, or aligned to more than 4 KiB",
     "allocated": "the block is allocated by a call that is not tried, such as cudaMallocAsync or cudaMallocPitch",
     "devices": "the program uses several devices, which is not tried",
     "graph": "the copies are captured into a graph, which is not tried",
@@ -93,21 +95,24 @@ class Joined:
 @dataclass
 class Plan:
     """pairs: that become one; apart: that stay, of those that copies join. device: the number of the GPU. is_hip: the
-    program uses HIP.
+    program uses HIP. within: source and target of copies on the device, None of one that is not watched. filled: blocks
+    that are filled.
     """
 
     pairs: list[Joined] = field(default_factory=list)
     apart: list[Joined] = field(default_factory=list)
     device: int = 0
     is_hip: bool = False
+    within: Collection[tuple[NotedBlock | None, NotedBlock | None]] = ()
+    filled: Collection[NotedBlock] = ()
 
     @property
     def bytes(self) -> int:
         """Bytes of all pairs, each of the larger of both sides."""
         return sum(max(pair.array.bytes, pair.block.bytes) for pair in self.pairs if pair.array and pair.block)
 
-    def text(self) -> str:
-        """The plan as the library reads it."""
+    def text(self, queries: Mapping[str, bool | None]) -> str:
+        """The plan as the library reads it. queries: as of `ProcessNotes`."""
         lines = [f"device {self.device}", *(["hip"] if self.is_hip else [])]
         for pair in self.pairs:
             assert pair.array is not None
@@ -116,13 +121,15 @@ class Plan:
             sides = f"{_words(host.known)} {host.bytes} {_words(block.known)} {block.bytes}"
             lines.append(f"pair {sides} {int(pair.bytes_in > 0)} {int(pair.bytes_back > 0)}")
         for joined in self.apart:
-            host_known = joined.array.known if joined.array else UNWATCHED
-            block_known = joined.block.known if joined.block else UNWATCHED
             for way, copied in ((0, joined.bytes_in), (1, joined.bytes_back)):
                 if copied:
-                    lines.append(f"copy {way} {_words(host_known)} {_words(block_known)}")
+                    lines.append(f"copy {way} {_known(joined.array)} {_known(joined.block)}")
         arrays = {id(joined.array): joined.array for joined in (*self.pairs, *self.apart) if joined.array}
         lines += [f"array {_words(array.known)} {array.bytes}" for array in arrays.values()]
+        lines += [f"block {size}" for size in sorted({joined.block.bytes for joined in self.apart if joined.block})]
+        lines += [f"within {_known(source)} {_known(target)}" for source, target in self.within]
+        lines += [f"fill {_known(block)}" for block in self.filled]
+        lines += [f"query {int(is_block)} {key}" for key, is_block in queries.items() if is_block is not None]
         return "\n".join(lines) + "\n"
 
 
@@ -130,13 +137,18 @@ def _words(known: Known) -> str:
     return f"{known.key} {known.ordinal}"
 
 
+def _known(block: NotedBlock | None) -> str:
+    return _words(block.known if block else UNWATCHED)
+
+
 def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched: bool = False) -> Plan:
     """notes: what the library noted in the same run. watched: whether the host's memory was watched (--host)."""
     state = program_state(run, names, watched=watched)
     rows, _ = search(state)
     fates = copies_by_fate(run, state.all_partners, {repeat.copy for repeat in state.repeated.restoring()})
-    joined, launched = _joined(run, state.places, notes)
-    _keep_by_shape(run, joined, launched)
+    found = _NotedRun(run, state.places, notes)
+    joined = [*found.joined.values()]
+    _keep_by_shape(run, joined, found.launched)
     _keep_by_fate(run, joined, fates)
     concurrent = {block for row in rows if row.rule is ConcurrentAccess and row.to_fix for block in row.blocks}
     filled = {run.steps[row.copy].device.block for row in fates.fills}  # type: ignore[union-attr]
@@ -145,7 +157,7 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
             each.keep("concurrent")
         if each.number in filled:
             each.keep("filled")
-    return _chosen(joined, run)
+    return replace(_chosen(joined, run), within=found.within.values(), filled=found.filled.values())
 
 
 class _Alive:
@@ -182,45 +194,63 @@ def _allocated_at(blocks: Sequence[NotedBlock], t: float, *, is_hip: bool) -> No
     return blocks[place] if 0 <= place < len(blocks) else None
 
 
-def _joined(run: TracedRun, places: Places, notes: ProcessNotes) -> tuple[list[Joined], dict[int, float]]:
-    """What copies join, and when a launch may first have written each block, by the identity of its notes."""
-    noted: defaultdict[int, list[NotedBlock]] = defaultdict(list)
-    for each_block in notes.blocks:
-        noted[each_block.address].append(each_block)
-    now: dict[int, NotedBlock | None] = {}
-    is_hip = "HIP" in run.apis
-    sites: dict[int, CallLocation] = {}
-    arrays = _Alive(notes.arrays)
-    found: dict[tuple[int, int, int], Joined] = {}
-    launched: dict[int, float] = {}
-    for number, step in enumerate(run.steps):
-        if type(step) is TracedAllocation and step.begins:
-            traced = run.blocks[step.block]
-            known = noted.get(step.call.address) if traced.kind == "device" else None
-            is_whole = known and not step.offset and traced.in_pool == ""
-            now[step.block] = _allocated_at(known, step.call.t, is_hip=is_hip) if known and is_whole else None
-            sites[step.block] = places.in_program(step.call.site)
-        elif type(step) is TracedLaunch:
-            for use in step.uses:
-                if use.may_write and (block_now := now.get(use.block)) is not None:
-                    launched.setdefault(id(block_now), step.call.t)
-        elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-            traced_block = step.device.block
-            address = step.call.source if step.way == "h2d" else step.call.target
-            array = arrays.at(time_of(step), address)
-            block = now.get(traced_block)
-            key = id(array) if array else 0, id(block) if block else 0, traced_block
-            each = found.setdefault(key, Joined(array, block, traced_block))
-            if each.place is None:
-                each.place, each.block_place = places.in_program(step.call.site), sites.get(traced_block)
-            each.copies.append(number)
-            if step.way == "h2d":
-                each.bytes_in += step.device.total
-            else:
-                each.bytes_back += step.device.total
-            if array is not None and address - array.address != step.device.start:
-                each.keep("offsets")
-    return [*found.values()], launched
+class _NotedRun:
+    """What a traced run has of noted arrays and blocks. joined: what copies join. launched: when a launch may first
+    have written each block, within, filled: as of `Plan`; all by the identity of the notes.
+    """
+
+    def __init__(self, run: TracedRun, places: Places, notes: ProcessNotes) -> None:
+        self.joined: dict[tuple[int, int, int], Joined] = {}
+        self.launched: dict[int, float] = {}
+        self.within: dict[tuple[int, int], tuple[NotedBlock | None, NotedBlock | None]] = {}
+        self.filled: dict[int, NotedBlock] = {}
+        self._run, self._places = run, places
+        self._noted: defaultdict[int, list[NotedBlock]] = defaultdict(list)
+        for block in notes.blocks:
+            self._noted[block.address].append(block)
+        self._arrays = _Alive(notes.arrays)
+        self._now: dict[int, NotedBlock | None] = {}
+        self._sites: dict[int, CallLocation] = {}
+        for number, step in enumerate(run.steps):
+            if type(step) is TracedAllocation and step.begins:
+                self._allocated(step)
+            elif type(step) is TracedLaunch:
+                for use in step.uses:
+                    if use.may_write and (written := self._now.get(use.block)) is not None:
+                        self.launched.setdefault(id(written), step.call.t)
+            elif type(step) is TracedFill:
+                if filled := self._now.get(step.target.block):
+                    self.filled[id(filled)] = filled
+            elif type(step) is TracedCopy and step.way == "d2d":
+                source, target = self._now.get(step.source.block), self._now.get(step.target.block)
+                self.within[id(source), id(target)] = source, target
+            elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+                self._copied(number, step)
+
+    def _allocated(self, step: TracedAllocation) -> None:
+        traced = self._run.blocks[step.block]
+        known = self._noted.get(step.call.address) if traced.kind == "device" else None
+        is_whole = known and not step.offset and traced.in_pool == ""
+        is_hip = "HIP" in self._run.apis
+        self._now[step.block] = _allocated_at(known, step.call.t, is_hip=is_hip) if known and is_whole else None
+        self._sites[step.block] = self._places.in_program(step.call.site)
+
+    def _copied(self, number: int, step: TracedCopy) -> None:
+        traced_block = step.device.block
+        address = step.call.source if step.way == "h2d" else step.call.target
+        array = self._arrays.at(time_of(step), address)
+        block = self._now.get(traced_block)
+        key = id(array) if array else 0, id(block) if block else 0, traced_block
+        each = self.joined.setdefault(key, Joined(array, block, traced_block))
+        if each.place is None:
+            each.place, each.block_place = self._places.in_program(step.call.site), self._sites.get(traced_block)
+        each.copies.append(number)
+        if step.way == "h2d":
+            each.bytes_in += step.device.total
+        else:
+            each.bytes_back += step.device.total
+        if array is not None and address - array.address != step.device.start:
+            each.keep("offsets")
 
 
 def _keep_by_shape(run: TracedRun, joined: Sequence[Joined], launched: Mapping[int, float]) -> None:
@@ -240,6 +270,8 @@ def _keep_by_shape(run: TracedRun, joined: Sequence[Joined], launched: Mapping[i
             each.keep("graph")
         if traced.is_of_vendor:
             each.keep("library")
+        if (each.array and each.array.batched) or (each.block and each.block.batched):
+            each.keep("batched")
         if each.block is None:
             each.keep("allocated")
         if each.array is None:

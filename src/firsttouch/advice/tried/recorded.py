@@ -27,7 +27,7 @@ UNWATCHED = Known("0", 0)
 @dataclass
 class NotedBlock:
     """An array of the host, or a block of the device. Times are seconds of CLOCK_MONOTONIC. end: None if it was not
-    given back. moved: it ended by realloc.
+    given back. moved: it ended by realloc. batched: one of several copies that are asked for together names it.
     """
 
     known: Known
@@ -36,6 +36,7 @@ class NotedBlock:
     begin: float
     end: float | None = None
     moved: bool = False
+    batched: bool = False
 
 
 class NotedCopy(NamedTuple):
@@ -49,10 +50,10 @@ class NotedCopy(NamedTuple):
 
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What the library did in a run. left_out, made: copies between host and device that were left out and made, and
-    their bytes. joined_bytes: that an array and a block have in common. managed_peak: bytes of managed memory; device_
-    peak: of other memory of the device. page_locked: bytes that were locked. refused_hints: prefetches and advice that
-    the driver did not take. unmet: pairs of the plan that the run did not have. host_peak: the largest resident size in
-    bytes; 0: unknown.
+    their bytes; of the baseline, whose copies are not looked at, those of a plain run. joined_bytes: that an array and
+    a block have in common. managed_peak: bytes of managed memory; device_peak: of other memory of the device.
+    page_locked: bytes that were locked. refused_hints: prefetches and advice that the driver did not take. unmet: pairs
+    of the plan that the run did not have. host_peak: the largest resident size in bytes; 0: unknown.
     """
 
     left_out: int = 0
@@ -70,7 +71,9 @@ class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class ProcessNotes:
-    """arrays, blocks: in their order. left: why the run left the plan, '' if it did not. counts: None of a process that
+    """arrays, blocks: in their order. queries: by the callers that ask of what kind memory is, whether that was a block
+    of the device; None of those that ask about both sides. left: why the run left the plan, '' if it did not.
+    impossible: why this machine cannot give it the memory of its strategy, '' if it can. counts: None of a process that
     did not end by itself.
     """
 
@@ -78,7 +81,9 @@ class ProcessNotes:
     arrays: list[NotedBlock] = field(default_factory=list)
     blocks: list[NotedBlock] = field(default_factory=list)
     copies: list[NotedCopy] = field(default_factory=list)
+    queries: dict[str, bool | None] = field(default_factory=dict)
     left: str = ""
+    impossible: str = ""
     counts: RunCounts | None = None
 
 
@@ -99,10 +104,17 @@ def _read(path: Path) -> ProcessNotes:
             alive[side, number] = block
         elif kind == "F" and len(words) == 4 and (ended := alive.pop((words[0], words[1]), None)):
             ended.moved, ended.end = words[2] == "1", float(words[3])
+        elif kind == "B" and len(words) == 2 and (batched := alive.get((words[0], words[1]))):
+            batched.batched = True
+        elif kind == "Q" and len(words) == 2:
+            is_block = words[0] == "d"
+            notes.queries[words[1]] = is_block if notes.queries.get(words[1], is_block) == is_block else None
         elif kind == "C" and len(words) == 4:
             notes.copies.append(NotedCopy(words[0] == "d", int(words[1]), int(words[2]), words[3]))
         elif kind == "X":
             notes.left = " ".join(words)
+        elif kind == "U":
+            notes.impossible = " ".join(words)
         elif kind == "S":
             notes.counts = RunCounts(**{name: int(value) for name, _, value in (word.partition("=") for word in words)})
     return notes

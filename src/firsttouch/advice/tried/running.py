@@ -24,8 +24,9 @@ ASKED, FOLDER, PLAN, CHECK, MOST = (
     "FIRSTTOUCH_TRY_CHECK",
     "FIRSTTOUCH_TRY_MOST",
 )
-LEFT_THE_PLAN = 96
-"""The exit status of a run that left the plan."""
+RUNS = "runs"
+NO_RESULT = 96
+"""The exit status of a run that left the plan, or whose strategy is not possible here."""
 _LEAST_SECONDS, _TIMES_PLAIN = 60.0, 20.0
 
 
@@ -42,14 +43,19 @@ class FinishedRun:
 
     @property
     def counts(self) -> RunCounts | None:
-        """Those of the process that copied, or of the only one; None if it did not end by itself."""
+        """Those of the process that copied, or of the largest one; None if it did not end by itself."""
         found = [notes.counts for notes in self.notes if notes.counts]
-        return max(found, key=lambda counts: counts.left_out + counts.made, default=None)
+        return max(found, key=lambda counts: (counts.left_out + counts.made, counts.host_peak), default=None)
 
     @property
     def left(self) -> str:
         """Why the run left the plan; '' if it did not."""
         return next((notes.left for notes in self.notes if notes.left), "")
+
+    @property
+    def impossible(self) -> str:
+        """Why this machine cannot give the run the memory of its strategy; '' if it can."""
+        return next((notes.impossible for notes in self.notes if notes.impossible), "")
 
 
 class Runner:
@@ -91,9 +97,13 @@ class Runner:
     @contextmanager
     def prepared(self, name: str) -> Iterator[tuple[Path, Path]]:
         """A folder for what a run leaves, and the file of its standard output."""
-        folder = self._out / name
+        folder = self.folder(name)
         folder.mkdir(parents=True)
         yield folder, folder / "stdout"
+
+    def folder(self, name: str) -> Path:
+        """Where a run leaves what it does."""
+        return self._out / RUNS / name
 
     def run(self, name: str, asked: str, plan: Path | None = None, *, checks: bool = False) -> FinishedRun:
         """name: of the folder of the run. checks: the bytes of copies are noted.

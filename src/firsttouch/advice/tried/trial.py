@@ -8,15 +8,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from firsttouch import _core
+from firsttouch.advice.advisor import prices_under
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
-from firsttouch.advice.profiled import advise_profile
+from firsttouch.advice.profiled import gpu_of
+from firsttouch.advice.tried.edit_list import edits_of_pairs
 from firsttouch.advice.tried.findings import (
     BASELINE,
     UNIFIED,
@@ -24,6 +26,8 @@ from firsttouch.advice.tried.findings import (
     ComparedOutput,
     Faster,
     PairApart,
+    PredictedTime,
+    TracedMemory,
     TriedPair,
     TriedResult,
     TriedStatus,
@@ -33,19 +37,24 @@ from firsttouch.advice.tried.findings import (
 )
 from firsttouch.advice.tried.outputs import OutputJudge
 from firsttouch.advice.tried.plan import Joined, Plan, plan_of
+from firsttouch.advice.tried.predicting import beside, differences
 from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
-from firsttouch.advice.tried.running import LEFT_THE_PLAN, FinishedRun, Runner
-from firsttouch.base.encoding import encode_json
+from firsttouch.advice.tried.running import NO_RESULT, FinishedRun, Runner
+from firsttouch.advice.tried.stored import PROFILE, write_findings
+from firsttouch.advice.tried.tracing import traced_memory
 from firsttouch.base.errors import UsageError
-from firsttouch.base.files import write_atomically
 from firsttouch.machine.limits import environment_limits
 from firsttouch.profile.profiler import ProfileCall, profile
 from firsttouch.profile.program_names import program_name
+from firsttouch.profile.reading import read
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedRun
 from firsttouch.records.text import count, join_names
 
-RESULT = "try.json"
-_FAULTS, _LEAST_ROUNDS = 8, 3
+_FAULTS, _LEAST_ROUNDS = 8, 5
+"""Of how many page faults one is sampled. From how many rounds on it is said which is faster: in fewer, all may be on
+the same side by chance.
+"""
 _NO_PAIR = "no array and block of the program can be one memory"
 
 
@@ -74,6 +83,7 @@ class _Result:
     """Those of the runs whose outputs differ from both plain runs."""
     status: TriedStatus = "ok"
     reason: str = ""
+    traced: TracedMemory | None = None
 
     def stop(self, status: TriedStatus, reason: str) -> None:
         self.status, self.reason = status, reason
@@ -85,6 +95,8 @@ def try_program(call: TryCall) -> TryFindings:
     Raises:
         UsageError: The call was wrong, or the program is none that can be tried.
     """
+    if call.prices is not None:
+        prices_under([call.prices], None, {})  # refuses what has none, before anything runs
     return _Trial(call).go()
 
 
@@ -93,9 +105,10 @@ class _Trial:
         self._call = call
         most = environment_limits().get("FIRSTTOUCH_MAX_MANAGED")
         self._runner = Runner(call.command, call.out, call.environment, most)
-        self._plan_file = call.out.absolute() / "plan"
+        self._plan_file, self._traced_plan = (call.out.absolute() / name for name in ("plan", "plan-traced"))
         self._results = {strategy: _Result() for strategy in dict.fromkeys((BASELINE, *call.strategies))}
         self._checked: CheckedCopies | None = None
+        self._not_predicted = ""
 
     def go(self) -> TryFindings:
         tell = self._call.tell
@@ -108,50 +121,52 @@ class _Trial:
                 status = plain.outputs.status
                 raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
         self._runner.limit(second.seconds)
+        self._plain_copies = _busiest(second).copies
         plan, notes = self._plan(second)
-        self._plan_file.write_text(plan.text())
         self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
         self._refuse(plan)
         self._check(notes, second)
-        self._time(second.seconds)
-        findings = self._findings(plan, [first, second], self._predicted())
-        write_atomically(self._call.out / RESULT, encode_json(findings) + b"\n")
+        self._time()
+        self._compare_outputs([first, second])
+        self._trace_strategies(plan.device)
+        findings = self._findings(plan, self._predicted())
+        write_findings(findings, self._call.out)
         return findings
 
     # ------------------------------------------------------------------------------------------------ plain runs
 
     def _trace(self) -> FinishedRun:
         """The first plain run, as of `firsttouch port`."""
-        with self._runner.prepared("plain-1") as (folder, stdout):
+        return self._profiled("plain-1", "record", ProfileCall(out=self._profile, faults=_FAULTS, host=True))
+
+    def _profiled(self, name: str, asked: str, call: ProfileCall, plan: Path | None = None) -> FinishedRun:
+        """A run under `profile --trace`, with what else the call asks for. name: of its folder."""
+        with self._runner.prepared(name) as (folder, stdout):
             before = self._runner.files()
+            environment = self._runner.environment(folder, asked, plan)
             with stdout.open("wb") as out, _stdout_to(out.fileno()):
-                outcome = profile(
-                    ProfileCall(
-                        command=self._call.command,
-                        out=self._profile,
-                        faults=_FAULTS,
-                        trace=True,
-                        host=True,
-                        environment=self._runner.environment(folder, "record"),
-                    )
-                )
+                outcome = profile(replace(call, command=self._call.command, trace=True, environment=environment))
             outputs = self._runner.outputs(folder, stdout, outcome.status or 0, before)
             return FinishedRun(outputs, 0.0, read_notes(folder))
 
     @property
     def _profile(self) -> Path:
-        return self._call.out / "profile"
+        return self._call.out / PROFILE
 
     def _plan(self, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
-        recorded = read_single(self._profile)
-        run = traced_run(recorded)
+        self._recorded = recorded = read_single(self._profile)
+        self._run = run = traced_run(recorded)
         self._check_kind(run)
-        notes = next((each for each in read_notes(self._call.out / "plain-1") if each.pid == run.pid), None)
+        notes = next((each for each in read_notes(self._runner.folder("plain-1")) if each.pid == run.pid), None)
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
-        name_as(notes, _busiest(untraced))
-        return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
+        plan = plan_of(run, recorded.callers, notes, watched=is_watched(recorded))
+        self._traced_plan.write_text(plan.text(notes.queries))
+        again = _busiest(untraced)
+        name_as(notes, again)
+        self._plan_file.write_text(plan.text(again.queries))
+        return plan, notes
 
     def _check_kind(self, run: TracedRun) -> None:
         if run.apis not in (("CUDA",), ("HIP",)):
@@ -177,7 +192,7 @@ class _Trial:
         self._call.tell(f"checked: {strategy}")
         run = self._runner.run("checked", strategy, self._plan_file, checks=True)
         if self._ended_early(self._results[strategy], run):
-            if run.left and self._results[strategy].status == "left the plan":
+            if run.left:
                 self._stop_all("left the plan", run.left)
             return
         found = compare_copies(notes.copies, _busiest(again).copies, _busiest(run).copies)
@@ -198,16 +213,17 @@ class _Trial:
     def _ended_early(result: _Result, run: FinishedRun) -> bool:
         if run.too_long:
             result.stop("too long", "it took more than 20 times as long as the plain run")
+        elif run.impossible:
+            result.stop("impossible", run.impossible)
         elif run.left:
-            is_machine = run.left.startswith(("the GPU cannot", "no memory")) or "of managed memory" in run.left
-            result.stop("impossible" if is_machine else "left the plan", run.left)
-        elif run.outputs.status == LEFT_THE_PLAN:
+            result.stop("left the plan", run.left)
+        elif run.outputs.status == NO_RESULT:
             result.stop("left the plan", "the program ended with status 96, by which a run that leaves the plan ends")
         return result.status != "ok"
 
     # ------------------------------------------------------------------------------------------------ timed runs
 
-    def _time(self, plain_seconds: float) -> None:
+    def _time(self) -> None:
         for number in range(self._call.rounds):
             self._call.tell(f"timed, round {number + 1} of {self._call.rounds}")
             going = self._going()
@@ -226,29 +242,49 @@ class _Trial:
                 else:  # what is as in plain runs need not be kept
                     shutil.rmtree(run.outputs.stdout.parent / "files", ignore_errors=True)
 
-    def _predicted(self) -> Mapping[str, float]:
+    def _trace_strategies(self, device: int) -> None:
+        """Runs each strategy that was timed once more, to see what it moves and holds."""
+        for strategy in self._going():
+            result = self._results[strategy]
+            if not result.runs:
+                continue
+            if strategy == BASELINE:
+                result.traced = self._memory(self._profile, strategy, device)
+                continue
+            self._call.tell(f"traced: {strategy}")
+            name = f"traced-{strategy}"
+            folder = self._runner.folder(name) / PROFILE
+            run = self._profiled(name, strategy, ProfileCall(out=folder), self._traced_plan)
+            if run.outputs.status == 0:
+                result.traced = self._memory(folder, strategy, device)
+
+    def _memory(self, profile: Path, strategy: TriedStrategy, device: int) -> TracedMemory:
+        runs = self._results[strategy].runs
+        return traced_memory(read(profile), strategy, device, runs[max(runs)].counts, self._call.out)
+
+    def _predicted(self) -> Mapping[str, PredictedTime]:
         """By how many seconds strategies are predicted to take longer than the program as it is."""
         if self._call.prices is None:
             return {}
         self._call.tell("predicted")
         try:
-            advice = advise_profile(self._profile, [self._call.prices])
+            return differences(self._profile, self._call.prices)
         except UsageError as error:
-            self._call.tell(f"nothing is predicted: {error}")
+            self._not_predicted = str(error)
             return {}
-        if advice.traced is None or (mine := advice.traced.as_it_is) is None:
-            return {}
-        return {row.strategy: (row.ms - mine.ms) / 1e3 for row in advice.strategies}
 
-    def _findings(self, plan: Plan, plain: Sequence[FinishedRun], predicted: Mapping[str, float]) -> TryFindings:
-        baseline = self._results[BASELINE]
-        others = [run.outputs for run in baseline.differing]
-        judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
-        for strategy, result in self._results.items():
-            if strategy != BASELINE and result.status == "ok":
-                differences = filter(None, (judge.difference(run.outputs) for run in result.differing))
-                if difference := next(differences, None):
-                    result.stop("differs", difference.text)
+    def _compare_outputs(self, plain: Sequence[FinishedRun]) -> None:
+        """What differs between plain runs, or from them under the baseline, proves nothing of a strategy."""
+        others = [run.outputs for run in self._results[BASELINE].differing]
+        self._judge = judge = OutputJudge([*(run.outputs for run in plain), *others], self._call.tolerance)
+        for strategy in self._going():
+            result = self._results[strategy]
+            found = filter(None, (judge.difference(run.outputs) for run in result.differing))
+            if strategy != BASELINE and (difference := next(found, None)):
+                result.stop("differs", difference.text)
+
+    def _findings(self, plan: Plan, predicted: Mapping[str, PredictedTime]) -> TryFindings:
+        baseline, judge = self._results[BASELINE], self._judge
         rows = [
             self._row(strategy, result, baseline, predicted.get(strategy)) for strategy, result in self._results.items()
         ]
@@ -257,19 +293,30 @@ class _Trial:
             directory=str(self._call.out),
             command=list(self._call.command),
             rounds=self._call.rounds,
+            device=gpu_of(self._run, self._recorded.header),
+            prices=str(self._call.prices or ""),
+            tolerance=self._call.tolerance,
+            not_predicted=self._not_predicted,
             pairs=[*_pairs(plan.pairs)],
             apart=[*_apart(plan.apart)],
             checked=self._checked,
             outputs=[ComparedOutput(name=name, compared=judge.compared(name)) for name in judge.names],
             results=rows,
+            edits_for=(advised := _to_edit_for(rows)),
+            edits=edits_of_pairs(self._recorded, self._run, plan, advised) if advised else [],
         )
 
-    def _row(self, strategy: TriedStrategy, result: _Result, baseline: _Result, longer: float | None) -> TriedResult:
-        """longer: seconds that it is predicted to take more than the program as it is; None: unknown."""
+    def _row(
+        self, strategy: TriedStrategy, result: _Result, baseline: _Result, longer: PredictedTime | None
+    ) -> TriedResult:
+        """longer: than the program as it is, by how much it is predicted to take; None: unknown."""
         runs = result.runs
         if result.status != "ok" or not runs:
             return TriedResult(strategy=strategy, status=result.status, reason=result.reason)
-        last = runs[max(runs)]
+        counts = runs[max(runs)].counts
+        if counts and strategy == BASELINE:  # under which the library looks at no copy
+            made = self._plain_copies
+            counts = msgspec.structs.replace(counts, made=len(made), made_bytes=sum(copy.bytes for copy in made))
         both = [number for number in runs if number in baseline.runs] if strategy != BASELINE else []
         ratio = _time([runs[number].seconds / baseline.runs[number].seconds for number in both]) if both else None
         none = [run.seconds for run in baseline.runs.values()]
@@ -277,10 +324,11 @@ class _Trial:
             strategy=strategy,
             status="ok",
             time=_time([run.seconds for run in runs.values()]),
-            predicted=None if longer is None or not none else max(0.0, _time(none).median + longer),
+            predicted=None if longer is None or not none else beside(_time(none).median, longer),
             ratio=ratio,
             compared=_compared(ratio) if ratio else None,
-            counts=last.counts,
+            counts=counts,
+            traced=result.traced,
         )
 
 
@@ -305,6 +353,13 @@ def _stdout_to(descriptor: int) -> Iterator[None]:
 def _time(samples: Sequence[float]) -> TriedTime:
     _, median, *_, low, high = _core.summarise(samples)
     return TriedTime(median=median, low=low, high=high, samples=list(samples))
+
+
+def _to_edit_for(rows: Sequence[TriedResult]) -> TriedStrategy | None:
+    """The fastest strategy that has one memory for pairs, or is faster without."""
+    timed = [row for row in rows if row.ratio and (row.strategy in UNIFIED or row.compared == "faster")]
+    known = [row for row in timed if row.strategy in STRATEGIES]
+    return min(known, key=_ratio).strategy if known else None
 
 
 def _compared(ratio: TriedTime) -> Faster:

@@ -101,12 +101,13 @@ class Case:
         pairs = []
         for a, b in combinations(self.estimated, 2):
             fast, slow = sorted((a, b), key=lambda name: self.measured[name].median)
-            if _is_clear(self.measured[fast], self.measured[slow]):
+            if is_clear(self.measured[fast], self.measured[slow]):
                 pairs.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
         return pairs
 
 
-def _is_clear(fast: Summary, slow: Summary) -> bool:
+def is_clear(fast: Summary, slow: Summary) -> bool:
+    """Whether two measured times differ clearly."""
     if min(fast.n, slow.n) < 2:
         return slow.median > CLEARLY * fast.median
     return fast.ci_high < slow.ci_low

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean, median
@@ -15,10 +15,9 @@ from firsttouch.comparison.validation.judged import (
     Judgement,
     cases,
     exceptions,
-    in_order,
     platform_estimator,
 )
-from firsttouch.comparison.validation.results import MeasuredJudgement, ValidatedStrategy
+from firsttouch.comparison.validation.results import MeasuredJudgement, ValidatedStrategy, error_summary
 from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.records.reading import Results, load_results
@@ -75,28 +74,53 @@ def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> Measur
             f"no application was measured on {platform.device.title} under {BASELINE} and another strategy in "
             f"{join_names([*runs])}"
         )
-    strategies = sorted((s for case in all_cases for s in _strategies(case)), key=lambda strategy: -strategy.error)
-    errors, pairs = judgement.errors, judgement.pairs
-    inside = [s.low_ms <= s.measured_ms <= s.high_ms for s in strategies]
-    widths = [(s.high_ms - s.low_ms) / 2 / s.whole_ms for s in strategies]
-    repeated = list(_repetition_errors([*visits.values()]))
-    return MeasuredJudgement(
+    return judged_by_strategies(
+        [strategy for case in all_cases for strategy in _strategies(case)],
         platform=platform.name,
-        directories=list(dict.fromkeys(used)),
+        directories=used,
+        baseline=BASELINE,
         cases=len(all_cases),
+        in_order=[right for *_, right in judgement.pairs],
+        repeated=[*_repetition_errors([*visits.values()])],
+        not_estimated=exceptions(judgement),
+    )
+
+
+def judged_by_strategies(
+    strategies: Iterable[ValidatedStrategy],
+    *,
+    platform: str,
+    directories: Iterable[str],
+    baseline: str,
+    cases: int,
+    in_order: Sequence[bool],
+    repeated: Sequence[float] = (),
+    not_estimated: str = "",
+) -> MeasuredJudgement:
+    """in_order: of each pair of strategies that differ clearly, whether their estimates have the same order. repeated:
+    the errors of measurements as predictions of others. There is at least one strategy.
+    """
+    rows = sorted(strategies, key=lambda strategy: -strategy.error)
+    errors = [row.error for row in rows]
+    return MeasuredJudgement(
+        platform=platform,
+        directories=list(dict.fromkeys(directories)),
+        baseline=baseline,
+        cases=cases,
         points=len(errors),
+        factors=error_summary(row.factor for row in rows),
         median_error=median(errors),
         most_error=_nine_tenths(errors),
-        inside=fmean(inside),
-        half_width=median(widths),
+        inside=fmean(row.is_inside for row in rows),
+        half_width=median((row.high_ms - row.low_ms) / 2 / row.whole_ms for row in rows),
         repeated=len(repeated),
         repeated_median=median(repeated) if repeated else None,
         repeated_most=_nine_tenths(repeated) if repeated else None,
-        pairs=len(pairs),
-        in_order=in_order(pairs) if pairs else None,
-        not_estimated=exceptions(judgement),
+        pairs=len(in_order),
+        in_order=fmean(in_order) if in_order else None,
+        not_estimated=not_estimated,
         sentences=[],
-        strategies=strategies,
+        strategies=rows,
     )
 
 

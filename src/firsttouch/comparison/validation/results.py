@@ -131,23 +131,38 @@ class ValidatedStrategy(Struct, kw_only=True):
     high_ms: float
     error: float
 
+    @property
+    def factor(self) -> float:
+        """How many times too long or too short the whole time is, 1 or more, if the baseline's is as measured."""
+        estimated = self.whole_ms - self.measured_ms + self.estimated_ms
+        return max(estimated / self.whole_ms, self.whole_ms / estimated) if estimated > 0 else math.inf
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured difference is in the range of the estimate."""
+        return self.low_ms <= self.measured_ms <= self.high_ms
+
 
 class MeasuredJudgement(Struct, kw_only=True):
-    """A platform judged by applications that were measured, in differences to the baseline strategy.
+    """A platform judged by applications that were measured, in differences to the baseline strategy; or advice about
+    traced programs, by what `firsttouch try` measured of them.
 
-    directories: of the applications. cases: applications at one size. median_error, most_error: half of the errors and
-    nine tenths are at most these parts of the measured time. pairs, in_order: the pairs of strategies whose measured
-    times differ clearly, and the part of them whose estimates have the same order. not_estimated: why strategies have
-    no estimate. inside: the part of points whose measured difference is in the range of the estimate. half_width: of
-    these ranges, the median, as a part of the measured time. repeated: pairs of measurements of one point in different
-    directories. repeated_median, repeated_most: as median_error and most_error, of one of them as a prediction of the
-    other. strategies: the worst first.
+    platform: of the estimates; '' of traced programs. directories: of the applications. baseline: the strategy. cases:
+    applications at one size. factors: by how much whole times are off, if the baseline's is as measured. median_error,
+    most_error: half of the errors and nine tenths are at most these parts of the measured time. pairs, in_order: the
+    pairs of strategies whose measured times differ clearly, and the part of them whose estimates have the same order.
+    not_estimated: why strategies have no estimate. inside: the part of points whose measured difference is in the range
+    of the estimate. half_width: of these ranges, the median, as a part of the measured time. repeated: pairs of
+    measurements of one point in different directories. repeated_median, repeated_most: as median_error and most_error,
+    of one of them as a prediction of the other. strategies: the worst first.
     """
 
     platform: str
     directories: list[str]
+    baseline: str
     cases: int
     points: int
+    factors: ErrorSummary
     median_error: float | None
     most_error: float | None
     inside: float | None

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.base.errors import UsageError
+from firsttouch.comparison.validation.measured import judged_by_runs
 from firsttouch.comparison.validation.points import PlatformPoints
 from firsttouch.comparison.validation.published import validated_claim, validated_row
 from firsttouch.comparison.validation.results import (
@@ -21,6 +22,7 @@ from firsttouch.comparison.validation.results import (
     ValidationOutcome,
 )
 from firsttouch.comparison.validation.rows_file import RowsFile
+from firsttouch.comparison.validation.tried import judged_by_tries
 from firsttouch.comparison.validation.wording import measured_sentences, platform_sentences, summary_of
 from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.model.values import ValueEntry
@@ -131,21 +133,32 @@ def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
     return _FIRST[row.outcome], -row.factor if row.ratio is not None else 0.0
 
 
-def validation(names: Sequence[str], rows_file: Path | None, directories: Sequence[Path]) -> Validation:
-    """Judges platforms by what is published, or by applications that were measured if directories are given.
+def validation(
+    names: Sequence[str],
+    rows_file: Path | None,
+    directories: Sequence[Path],
+    tried: Sequence[Path] = (),
+    prices: Path | None = None,
+) -> Validation:
+    """Judges platforms by what is published, or by applications that were measured if directories are given; or advice
+    about traced programs, if those of `firsttouch try` are. prices: the results by which that is predicted anew.
 
     Raises:
-        UsageError: as validated_platforms and judged_by_runs.
+        UsageError: as validated_platforms, judged_by_runs and judged_by_tries.
     """
-    if directories:
-        from firsttouch.comparison.validation.measured import judged_by_runs
-
-        if rows_file is not None:
-            raise UsageError("--rows and --measured were given; judge by one of them")
-        measured = judged_by_runs(names, directories)
+    given = {"--rows": rows_file, "--measured": directories, "--tried": tried}
+    if len(several := [name for name, value in given.items() if value]) > 1:
+        raise UsageError(f"{join_names(several)} were given; judge by one of them")
+    if prices is not None and not tried:
+        raise UsageError("--prices predicts what was tried; name that with --tried DIR")
+    if tried and names:
+        raise UsageError(f"--tried judges advice about programs, not platforms; leave out {join_names(names)}")
+    if tried or directories:
+        measured = [judged_by_tries(tried, prices)] if tried else judged_by_runs(names, directories)
         for judged in measured:
             judged.sentences = [*measured_sentences(judged)]
-        summary = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
+        heads = [f"{judged.platform}: " if judged.platform else "" for judged in measured]
+        summary = " ".join(f"{head}{judged.sentences[0]}" for head, judged in zip(heads, measured, strict=True))
         return Validation(summary=summary, platforms=[], measured=measured)
     platforms = validated_platforms(names, rows_file)
     for platform in platforms:

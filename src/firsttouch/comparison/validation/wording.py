@@ -15,7 +15,6 @@ from firsttouch.comparison.validation.results import (
     ValidatedRow,
 )
 from firsttouch.comparison.validation.targets import JudgedTarget, judged_targets
-from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.records.text import count, number, percent, quantity
 
 _TITLES = {"inputs": "Published numbers that are inputs", "fitted": "Fitted numbers"}
@@ -105,9 +104,15 @@ def measured_sentences(judged: MeasuredJudgement) -> Iterator[str]:
     assert judged.median_error is not None
     assert judged.most_error is not None
     yield (
-        f"Of {count(judged.points, 'estimate')} of the difference to {BASELINE}, half are within "
+        f"Of {count(judged.points, 'estimate')} of the difference to {judged.baseline}, half are within "
         f"{percent(judged.median_error)} of the measured time, and nine of ten within {percent(judged.most_error)}."
     )
+    if judged.factors.median is not None and judged.factors.worst is not None:
+        worst = format_number(judged.factors.worst) if math.isfinite(judged.factors.worst) else "infinity"
+        yield (
+            f"Whole times, if that of {judged.baseline} is as measured, are off by a factor of "
+            f"{format_number(judged.factors.median)} in the median and of {worst} at worst."
+        )
     if judged.repeated_median is not None and judged.repeated_most is not None:
         yield (
             f"For comparison, of {count(judged.repeated, 'pair')} of measurements of one point in two directories, "

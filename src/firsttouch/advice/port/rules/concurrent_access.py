@@ -21,10 +21,9 @@ from firsttouch.program.trace import (
     TracedLaunch,
     TracedRange,
     TracedStep,
-    beside_launches,
     is_wait,
 )
-from firsttouch.program.watched import PAGE_BYTES
+from firsttouch.program.watched import PAGE_BYTES, has_looks
 
 _FAR = 10_000
 """Steps after which a copy back is not looked for any more."""
@@ -87,7 +86,7 @@ class ConcurrentAccess(Hazard):
         run = self.state.run
         if unwatched := [block for block in run.blocks if self._is_of_both_sides(block)]:
             return Coverage(False, "unified", {"buffers": counted(len(unwatched), "buffer")})
-        if not any(isinstance(step, HostUse) for _, step in run.once(beside_launches)):
+        if not has_looks(run):
             return Coverage(limit="nothing recorded" if self.state.watched else "not watched")
         watched, ranges = watched_ranges(run, self.state.all_partners)
         if watched == ranges or not run.launches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from firsttouch.advice.port.host_arrays import SIDE_BY_SIDE
 from firsttouch.advice.port.port_findings import FindingCertainty
 from firsttouch.advice.port.rule import FindingRows, FindingWords, Hazard, ProgramState
 from firsttouch.program.partners import may_pair
@@ -30,8 +31,6 @@ _PADDING = 512
 """Rows of a block may be up to so many bytes longer than those that are copied. Source: the alignment of textures, to
 which cudaMallocPitch rounds rows.
 """
-_SIDE_BY_SIDE = ("static", "stack")
-"""Where compilers put variables of their own beside each other."""
 
 
 def used_sizes(run: TracedRun) -> list[int]:
@@ -158,7 +157,7 @@ class PartialTransfer(Hazard):
             if len(pair) == 2 and self.state.alive.get(neighbour) == life and pair not in self._joined:
                 self._joined.add(pair)
                 place = self.state.places.of(copy.call.site)
-                certainty: FindingCertainty = "possible" if copy.call.host in _SIDE_BY_SIDE else "likely"
+                certainty: FindingCertainty = "possible" if copy.call.host in SIDE_BY_SIDE else "likely"
                 self.row("adjacent", certainty, pair).add(number, nbytes, place, neighbour, block.number)
         here = block.number, self.state.alive[block.number]
         self._begins[allocation, start] = self._ends[allocation, start + nbytes] = here

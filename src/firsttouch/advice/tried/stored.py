@@ -1,0 +1,47 @@
+"""The directory of `firsttouch try`: what was found, and the profile of the plain traced run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.advice.tried.findings import TryFindings
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import as_usage_error, read_regular, write_atomically
+from firsttouch.profile.reading import OF_TRY
+
+RESULT, PROFILE = "try.json", OF_TRY
+
+
+def is_tried(directory: Path) -> bool:
+    return (directory / RESULT).is_file()
+
+
+def directory_of(profile: Path) -> Path | None:
+    """The directory of `try` that has a profile, or is named in its place; None if none does."""
+    around = profile.absolute().parent
+    if is_tried(profile):
+        return profile
+    return around if profile.absolute() == around / PROFILE and is_tried(around) else None
+
+
+def write_findings(findings: TryFindings, directory: Path) -> None:
+    write_atomically(directory / RESULT, encode_json(findings) + b"\n")
+
+
+def read_findings(directory: Path) -> TryFindings:
+    """What was found. Its directory is the one that is named here.
+
+    Raises:
+        UsageError: There is nothing, or it is none of this version.
+    """
+    path = directory / RESULT
+    with as_usage_error("read", path, "a directory that `firsttouch try` wrote"):
+        data = read_regular(path)
+    try:
+        findings = msgspec.json.decode(data, type=TryFindings)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is none that this version of firsttouch wrote: {error}") from None
+    return msgspec.structs.replace(findings, directory=str(directory))
