@@ -31,7 +31,7 @@ from firsttouch.records.schema import DeviceInfo, Library
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 _UNDRAWN = (
-    "from firsttouch.engine import reporting; reporting.write_report = lambda directory: ''; "
+    "from firsttouch.engine import reporting; reporting.write_report = lambda *_: ''; "
     "from firsttouch.machine import processor_time; processor_time.others_share = lambda *uses, **options: None; "
     "from firsttouch.cli.main import main; main()"
 )

@@ -160,6 +160,21 @@ def allocations(calls: int) -> Program:
     return program
 
 
+def kept(calls: int) -> Program:
+    """Blocks in a random order of addresses, a tenth as many as calls, which all stay; each is copied to and used."""
+    program, chosen = Program(), random.Random(1)
+    places = list(range(calls // 10))
+    chosen.shuffle(places)
+    for n, place in enumerate(places):
+        nbytes, address, array = chosen.randrange(1, 1 << 16), DEVICE + place * (1 << 17), HOST + place * (1 << 17)
+        program.block(address, nbytes, line(1 + n % 50))
+        for again in range(4):
+            program.copy(address, array, nbytes, line(100 + n % 50), blocking=True, sample=n + again)
+            program.launch(kernel(n % 10, address), line(200 + n % 10))
+        program.copy(array, address, nbytes, line(400 + n % 50), blocking=True, sample=n + 9)
+    return program
+
+
 def irregular(calls: int) -> Program:
     """Calls in a random order, copies of random bytes."""
     program, chosen = Program(), random.Random(2)
@@ -182,7 +197,7 @@ def irregular(calls: int) -> Program:
     return program
 
 
-PROGRAMS: tuple[Callable[[int], Program], ...] = copies, launches, allocations, irregular, python
+PROGRAMS: tuple[Callable[[int], Program], ...] = copies, launches, allocations, kept, irregular, python
 
 
 class Cost(NamedTuple):

@@ -44,7 +44,7 @@ def start(
                 os.environ.clear()
                 os.environ.update(env)
             if not drawn:
-                firsttouch.engine.reporting.write_report = lambda directory: ""
+                firsttouch.engine.reporting.write_report = lambda *_: ""
             sys.stdin, sys.stdout, sys.stderr = (open(i, mode) for i, mode in enumerate(("r", "w", "w")))  # noqa: SIM115
             sys.argv = ["firsttouch", "profile", *arguments]
             firsttouch.cli.main.main()

@@ -410,6 +410,35 @@ def test_nonsense_from_the_process_is_left_out(tmp_path: Path) -> None:
     sampler.stop()
 
 
+def test_one_process_begins_to_answer_before_it_is_asked(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    code = f'open({str(started)!r}, \'a\').write(\'x\'); print(\'{{"line":"found","reason":"NVML: x"}}\')'
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", code])
+    assert sampler.launch() == sampler.launch() == ""
+    assert "NVML: x" in only(sampler.start()[1]).why
+    assert started.read_text() == "x"
+    sampler.stop()
+
+
+def test_a_process_that_cannot_be_launched_is_told_of_at_the_start(tmp_path: Path) -> None:
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
+    assert os.strerror(errno.ENOENT) in sampler.launch()
+    assert os.strerror(errno.ENOENT) in only(sampler.start()[1]).why
+    sampler.stop()
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(100)", "import sys; sys.exit(1)", "input(); input()"])
+def test_a_process_that_was_never_asked_is_ended(tmp_path: Path, code: str) -> None:
+    """The program was not started, so that nobody waits for NVML's answer."""
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", code])
+    assert sampler.launch() == ""
+    pid = sampler.pid
+    assert pid is not None
+    sampler.stop()
+    sampler.stop()
+    assert not nvml.exists(pid)
+
+
 # ----------------------------------------------------------------------------------------------- machines with a kernel
 
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firsttouch.program import range_map
 from firsttouch.program.range_map import RangeMap
 from firsttouch.program.ranges import Ranges
 
@@ -30,9 +32,19 @@ def test_ranges_behave_like_a_set_of_bytes(steps: list[tuple[str, list[int]]], a
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["assign", "remove", "change"]), ranges, st.integers(0, 2)), max_size=25), ranges
+    st.lists(st.tuples(st.sampled_from(["assign", "remove", "change"]), ranges, st.integers(0, 2)), max_size=25),
+    ranges,
+    st.sampled_from([2, 3, range_map.LONGEST]),
 )
-def test_a_map_of_ranges_behaves_like_a_map_of_bytes(steps: list[tuple[str, list[int], int]], asked: list[int]) -> None:
+def test_a_map_of_ranges_behaves_like_a_map_of_bytes(
+    steps: list[tuple[str, list[int], int]], asked: list[int], longest: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(range_map, "LONGEST", longest)
+        check_map(steps, asked)
+
+
+def check_map(steps: list[tuple[str, list[int], int]], asked: list[int]) -> None:
     found, expected = RangeMap[int](), dict[int, int]()
     for what, (start, end), value in steps:
         every = range(start, end)
@@ -52,3 +64,7 @@ def test_a_map_of_ranges_behaves_like_a_map_of_bytes(steps: list[tuple[str, list
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(held))
     assert found.overlapping(*asked) == [row for row in held if {*range(*row[:2])} & {*range(*asked)}]
     assert all(found.exactly(start, end) == value for start, end, value in held)
+    assert bool(found) == bool(expected)
+    found.clear()
+    assert not found
+    assert [*found] == found.overlapping(0, SPAN) == []

@@ -11,7 +11,7 @@ import sample
 from drawn import drawing_of
 
 from firsttouch.records import figures
-from firsttouch.report import svg
+from firsttouch.report import converter, svg
 from firsttouch.report.draw import KINDS
 
 
@@ -33,31 +33,61 @@ def test_a_page_of_many_figures_without_semaphores(monkeypatch, error):
     def refuse(*_, **options):
         raise error
 
-    monkeypatch.setattr(svg, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(converter, "ProcessPoolExecutor", refuse)
     monkeypatch.setattr(svg, "_of_page", lambda spec, number: f"{number}: {spec['title']}")
-    count = svg.MOST_HERE + 1
-    drawn = svg.to_svgs([{"title": "a"}, None, *[{"title": "b"}] * count])
+    count = svg.MOST_OF_ANOTHER + 1
+    with converter.another_process(svg.__name__):
+        drawn = svg.to_svgs([{"title": "a"}, None, *[{"title": "b"}] * count])
     assert drawn[:3] == ["1: a", "", "2: b"]
     assert len(drawn) == count + 2
 
 
 ENDS = """
 import os, signal
-from firsttouch.report import svg
+from firsttouch.report import converter, svg
 
-def end(spec, number):  # while the other process, which imports the real function, draws
+def end(spec, number):  # while the other process, which has the real function, draws
     os.kill(os.getpid(), SIGNAL)
 
-end.__module__, end.__qualname__ = svg.__name__, "_of_page"
-svg._of_page = end
-svg.MOST_HERE = 1
-svg.to_svgs([{"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}] * 2000)
+with converter.another_process(svg.__name__):
+    end.__module__, end.__qualname__ = svg.__name__, "_of_page"
+    svg._of_page = end
+    svg.MOST_OF_ANOTHER = 1
+    svg.to_svgs([{"mark": "point", "data": {"values": [{"a": 1}]}, "encoding": {"x": {"field": "a"}}}] * 2000)
 """
 
 
-@pytest.mark.parametrize("signal", ["signal.SIGABRT", "signal.SIGKILL", "signal.SIGTERM"])
-def test_a_process_that_draws_leaves_none_behind_however_it_ends(signal):
+@pytest.mark.parametrize("name", ["signal.SIGABRT", "signal.SIGKILL", "signal.SIGTERM"])
+def test_a_process_that_draws_leaves_none_behind_however_it_ends(name):
     """Whoever waits for the end of its output would wait for the other process, which has that open too."""
-    code = ENDS.replace("SIGNAL", signal)
+    code = ENDS.replace("SIGNAL", name)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
     assert done.returncode < 0
+
+
+DRAWS = """
+import multiprocessing, os, signal
+from firsttouch.report import converter, svg
+
+def figure(count):
+    rows = [{"a": n} for n in range(count)]
+    return {"mark": "point", "data": {"values": rows}, "encoding": {"x": {"field": "a", "type": "quantitative"}}}
+
+specs = [None, *map(figure, range(COUNT))]
+with converter.another_process(svg.__name__):
+    if SIGNAL:
+        (other,) = multiprocessing.active_children()
+        os.kill(other.pid, SIGNAL)
+        other.join()
+    elsewhere = svg.to_svgs(specs)
+here = svg.to_svgs(specs)
+assert elsewhere == here
+assert here[0] == "" and all(image.startswith("<svg") for image in here[1:])
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, svg.MOST_OF_ANOTHER + 2])
+@pytest.mark.parametrize("ended", ["0", "signal.SIGKILL", "signal.SIGTERM"])
+def test_figures_are_the_same_with_another_process_without_and_when_it_has_ended(count, ended):
+    code = DRAWS.replace("COUNT", str(count)).replace("SIGNAL", ended)
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)

@@ -3,6 +3,7 @@
 import csv
 import html
 import json
+import os
 import re
 from itertools import accumulate, pairwise
 
@@ -17,6 +18,7 @@ from tests.texts import assert_states
 
 from firsttouch.base.errors import UsageError
 from firsttouch.profile import schema as s
+from firsttouch.profile import views
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.report.profile import names_of, render, write_profile
@@ -377,3 +379,38 @@ def test_faults_per_second_are_the_slope_of_their_count(tmp_path):
     rates = per_second(read(write(tmp_path)).curves["total", "minor"], 4.0, 0.01)
     inner = [rate for _, rate in rates[1:-1]]
     assert sum(inner) / len(inner) == pytest.approx(1100, rel=0.02)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("kept", ["", "{", "[1]", None])
+@pytest.mark.parametrize("written", [b"1", b""])
+def test_numbers_that_another_process_adds_up_are_those_of_the_page(tmp_path, monkeypatch, kept, written):
+    """kept: what the file is cut to; None: not at all."""
+    directory = write(tmp_path / "p")
+    alone = write_profile([directory]).read_text()
+    views.write(directory)
+    numbers = directory / views.SUMMARY
+    if kept is not None:
+        numbers.write_text(kept)
+    reading, writing = os.pipe()
+    os.write(writing, written)
+    os.close(writing)
+    with open(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert write_profile([directory], None, True).read_text() == alone
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_takes_numbers_once_they_are_written(tmp_path, monkeypatch):
+    directory = write(tmp_path / "p")
+    views.write(directory)
+    numbers = directory / views.SUMMARY
+    numbers.write_text(numbers.read_text().replace('"host_name": "', '"host_name": "elsewhere-'))
+    for written in (b"1", b""):
+        reading, writing = os.pipe()
+        os.write(writing, written)
+        os.close(writing)
+        with open(reading) as stdin:
+            monkeypatch.setattr("sys.stdin", stdin)
+            page = write_profile([directory], None, True).read_text()
+        assert ("elsewhere-" in page) == bool(written)

@@ -40,14 +40,12 @@ from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.records.equal_places import for_device, measured_on
 from firsttouch.records.predicted import is_predicted, predicted_for
-from firsttouch.records.reading import Results, has_results, load_results
+from firsttouch.records.reading import RUNS, Results, kept_runs, load_results
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
 from firsttouch.records.statistics import measured, median_of
 from firsttouch.records.text import caption, count, quantity
 
 T = TypeVar("T")
-RUNS = Path("firsttouch-results")
-"""The folder in which `firsttouch run` makes directories, if it is given none."""
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times", "timeline"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
@@ -182,11 +180,6 @@ def newest() -> Path:
     if not directories:
         raise UsageError(f"there are no results in {RUNS}; name a directory that `firsttouch run` wrote")
     return directories[0]
-
-
-def kept_runs() -> list[Path]:
-    """The results directories in the folder where runs are kept, the newest first."""
-    return sorted(filter(has_results, RUNS.glob("*")), key=lambda path: -path.stat().st_mtime)
 
 
 def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:

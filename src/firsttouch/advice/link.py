@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from firsttouch.advice.advisor import kept_runs
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Unmeasured
-from firsttouch.model.measured import MeasuredPrices
 from firsttouch.profile.content import Profile
 from firsttouch.profile.link import LinkSpeed, LinkWay
 from firsttouch.profile.schema import Header
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
-from firsttouch.records.reading import has_results, load_results, read_machine
+from firsttouch.records.reading import has_results, kept_runs, load_results, read_machine
 from firsttouch.records.schema import DeviceInfo, Machine
+
+if TYPE_CHECKING:
+    from firsttouch.model.measured import MeasuredPrices
 
 
 class MeasuredLink:
@@ -50,6 +52,8 @@ def link_speed(profile: Profile) -> LinkSpeed | None:
             device = _same_device(machine, profile.header) if machine is not None else None
             if device is None:
                 continue
+            from firsttouch.model.measured import MeasuredPrices
+
             results = load_results(directory)
             link = MeasuredLink(str(directory), MeasuredPrices(results.machine, results.records, device))
             if link:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +15,14 @@ _RUN = "import runpy; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run
 
 
 _PROC = Path("/proc")
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """Makes the kernel kill this process when its parent ends, which has the id `parent`. Source: prctl(2)."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def why_foreign(proc: Path = _PROC) -> str:

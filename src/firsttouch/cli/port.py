@@ -13,11 +13,20 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli.declaration import declare
 from firsttouch.cli.options import AsJsonOption, ProgramCommand, path, process_of, program_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
-from firsttouch.cli.profile import ProfileCommand, carry_out, every, interval, signals_for_this_thread, write_views
+from firsttouch.cli.profile import (
+    ProfileCommand,
+    carry_out,
+    every,
+    interval,
+    launched_gpus,
+    signals_for_this_thread,
+    write_views,
+)
 from firsttouch.profile.programs import help_text
 
 if TYPE_CHECKING:
     from firsttouch.advice.port.port_findings import PortFindings
+    from firsttouch.profile.gpu_sampler import GpuSampler
     from firsttouch.profile.profiler import ProfileCall
 
 EVERY = 8
@@ -144,13 +153,14 @@ def _command_line(
         return
     if program:
         raise UsageError("--program shows a profile; give the directory of one, and no command")
+    gpus = launched_gpus(tick)
     with signals_for_this_thread():
-        from firsttouch.profile.profiler import INTERVAL, ProfileCall
+        from firsttouch.profile.profiler import ProfileCall
 
     call = ProfileCall(
         command=words,
         follow=follow,
-        interval=INTERVAL if tick is None else tick,
+        interval=gpus.interval,
         out=out,
         faults=faults or EVERY,
         trace=True,
@@ -159,10 +169,10 @@ def _command_line(
         exact=exact,
         to_stderr=as_json,
     )
-    raise typer.Exit(_profile(call, chosen, as_json))
+    raise typer.Exit(_profile(call, gpus, chosen, as_json))
 
 
-def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
+def _profile(call: ProfileCall, gpus: GpuSampler, chosen: int | None, as_json: bool) -> int:
     """Profiles a program, and shows the findings. Returns its exit status."""
 
     def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
@@ -174,7 +184,7 @@ def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
         summary, files = write_views(directory, failure, find)
         _show(findings[0], as_json, files[-1:], print_stderr, summary.rank)
 
-    return carry_out(call, show, as_json, "port")
+    return carry_out(call, gpus, show, as_json, "port")
 
 
 def _show(

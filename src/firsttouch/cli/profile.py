@@ -22,6 +22,7 @@ from firsttouch.cli.output import print_error, print_failure, print_json, print_
 
 if TYPE_CHECKING:
     from firsttouch.base.outputs import Output
+    from firsttouch.profile.gpu_sampler import GpuSampler
     from firsttouch.profile.profiler import ProfileCall
     from firsttouch.profile.sources import LayerSource
     from firsttouch.profile.summary import ProfileSummary
@@ -197,15 +198,16 @@ def command(
         _show_stored(Path(words[0]), as_json)
         return
     _check_options(words or [], attach, lasting, loads, no_inject=no_inject)
+    gpus = launched_gpus(tick)
     with signals_for_this_thread():
-        from firsttouch.profile.profiler import INTERVAL, ProfileCall
+        from firsttouch.profile.profiler import ProfileCall
 
     call = ProfileCall(
         command=words or [],
         pid=attach or 0,
         duration=lasting,
         follow=follow,
-        interval=INTERVAL if tick is None else tick,
+        interval=gpus.interval,
         out=out,
         faults=faults or 0,
         trace=bool(loads),
@@ -215,7 +217,7 @@ def command(
         inject=not no_inject,
         to_stderr=as_json,
     )
-    raise typer.Exit(carry_out(call, _show, as_json, "profile"))
+    raise typer.Exit(carry_out(call, gpus, _show, as_json, "profile"))
 
 
 def _show_stored(directory: Path, as_json: bool) -> None:
@@ -269,8 +271,21 @@ Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
 """Shows a profile: of a call, in a directory; why it is not complete, if it is not; and whether as JSON."""
 
 
-def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int:
+def launched_gpus(interval: float | None) -> GpuSampler:
+    """What will read the GPUs each `interval` seconds. NVML begins to answer while this process loads its modules."""
+    with signals_for_this_thread():
+        from firsttouch.machine.tree import Tree
+        from firsttouch.profile.gpu_sampler import INTERVAL, GpuSampler
+
+        gpus = GpuSampler(Tree(), INTERVAL if interval is None else interval)
+        gpus.launch()
+    return gpus
+
+
+def carry_out(call: ProfileCall, gpus: GpuSampler, show: Show, as_json: bool, command: str) -> int:
     """Profiles, shows what came of it, and returns the target's exit status, whatever happens to what is shown."""
+    # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with signals_for_this_thread():
         from firsttouch.machine.libraries import find_library
         from firsttouch.profile.foreseen import foreseen
@@ -285,10 +300,15 @@ def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int
             for text in filter(None, [call.foreseen, *notes]):
                 print_stderr(f"firsttouch: {text}")
     try:
-        outcome = profile_twice(call, lambda text: print_stderr(f"firsttouch: {text}")) if call.exact else profile(call)
+        if call.exact:
+            outcome = profile_twice(call, gpus, lambda text: print_stderr(f"firsttouch: {text}"))
+        else:
+            outcome = profile(call, gpus)
     except NotStarted as error:
         print_failure(str(error), error.status, as_json, command)
         return error.status
+    finally:
+        gpus.stop()
     status = 0 if outcome.status is None else outcome.status
     try:
         show(call, outcome.directory, outcome.failure, as_json)
@@ -353,21 +373,24 @@ def write_views(
     """Writes the views of a profile. Returns its numbers, and the paths of what was written, or why it was not.
 
     failure: why the profile is not complete, which is printed. meanwhile: is called while the page is drawn, by another
-    process.
+    process, which takes the numbers that this one adds up.
     """
-    # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from concurrent.futures import ThreadPoolExecutor
 
-    from firsttouch.advice.link import link_speed
     from firsttouch.engine.reporting import write_report
-    from firsttouch.profile.views import SUMMARY, TRACE, write
 
     if failure:
         print_error(f"the profile is not complete: {failure}")
-    with ThreadPoolExecutor(1) as another:
-        drawn = another.submit(write_report, directory)
-        summary, unwritten = write(directory, link_speed)
+    awaited, written = map(os.fdopen, os.pipe(), ("rb", "wb"))
+    with awaited, ThreadPoolExecutor(1) as another:
+        drawn = another.submit(write_report, directory, awaited.fileno())
+        with written:
+            from firsttouch.advice.link import link_speed
+            from firsttouch.profile.views import SUMMARY, TRACE, write
+
+            summary, unwritten = write(directory, link_speed)
+            if not unwritten:
+                written.write(b"1")
         meanwhile()
         problem = unwritten or drawn.result()
     files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]

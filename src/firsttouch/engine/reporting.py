@@ -15,9 +15,6 @@ from pathlib import Path
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.processes import python_module
-from firsttouch.base.units import format_size
-from firsttouch.workers.process import signal_name
-from firsttouch.workers.protocol import one_line
 
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
@@ -74,10 +71,10 @@ def page_or_reason(draw_page: Callable[[], Path]) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _written_paths(call: Sequence[object]) -> list[Path]:
+def _written_paths(call: Sequence[object], stdin: int = subprocess.DEVNULL) -> list[Path]:
     """The paths of what the process wrote."""
     command = python_module("firsttouch.report", json.dumps(call))
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
     except subprocess.TimeoutExpired:
@@ -88,6 +85,10 @@ def _written_paths(call: Sequence[object]) -> list[Path]:
         if not done.stdout:  # a module may have ended the process with os._exit
             raise NotDrawn("its process ended before it was written")
         return [Path(name) for name in json.loads(done.stdout)]
+    from firsttouch.base.units import format_size
+    from firsttouch.workers.process import signal_name
+    from firsttouch.workers.protocol import one_line
+
     lines = done.stderr.decode(errors="replace").split("\n")
     last = one_line(next((line.strip() for line in reversed(lines) if line.strip()), ""))
     if done.returncode == WRONG_CALL and last:
@@ -101,10 +102,15 @@ def _written_paths(call: Sequence[object]) -> list[Path]:
     )
 
 
-def write_report(directory: Path) -> str:
-    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn."""
+def write_report(directory: Path, numbers: int | None = None) -> str:
+    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn.
+
+    numbers: of a profile whose numbers this process adds up meanwhile, the end of a pipe from which a byte can be read
+    when they are written, and nothing if they won't be.
+    """
+    asked = ["html", None, [str(directory)]]
     try:
-        draw([directory])
+        _written_paths(asked) if numbers is None else _written_paths([*asked, True], numbers)
     except (UsageError, NotDrawn) as error:
         call = shlex.join(["firsttouch", "report", str(directory)])
         return f"the report was not drawn: {error}; {call} draws it"

@@ -205,11 +205,15 @@ class _ProcessReader:
         self._launches = launches_of_copies(self._calls, [move for move in moves if places.of(move.site).is_its_own])
         launched = {call.correlation & OF_CALL: call.t for call in self._calls if isinstance(call, _LAUNCHING)}
         self.work = GpuWork(journal, launched)
-        self._records: defaultdict[tuple[int, int], deque[RecordedCopy]] = defaultdict(deque)
+        self._records: dict[tuple[int, int], RecordedCopy | deque[RecordedCopy]] = {}
         """By correlation and bytes: copies of a batch or of a graph have the same correlation."""
         for record in sorted(journal.copies, key=attrgetter("start")):
             if record.direction != "set":  # which is no copy
-                self._records[record.correlation, record.bytes].append(record)
+                known = self._records.setdefault((record.correlation, record.bytes), record)
+                if isinstance(known, deque):
+                    known.append(record)
+                elif known is not record:
+                    self._records[record.correlation, record.bytes] = deque((known, record))
         self.copies: list[_Copy] = []
         self.sums: defaultdict[tuple[int, CostKind], _Sum] = defaultdict(_Sum)
         """By the identity of the place."""
@@ -323,7 +327,11 @@ class _ProcessReader:
 
     def _record(self, call: MoveCall, nbytes: int) -> RecordedCopy | None:
         """The first record of a copy that is of no other: if it can be, one of its direction."""
-        records = self._records.get((call.of_call, nbytes)) if call.correlation else None
+        key = call.of_call, nbytes
+        records = self._records.get(key) if call.correlation else None
+        if isinstance(records, RecordedCopy):
+            del self._records[key]
+            return records
         if not records:
             return None
         record = next((record for record in records if record.direction == call.direction), records[0])

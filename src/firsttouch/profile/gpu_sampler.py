@@ -24,6 +24,8 @@ from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import amdgpu, nvml
 from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
+INTERVAL = 0.01
+"""Seconds between two readings, if a call does not say."""
 SILENCE = 2.0
 """Seconds without a line of the process that asks NVML, after which it is said that NVML does not answer."""
 _STOP_TIMEOUT = 1.0
@@ -48,7 +50,7 @@ class GpuSampler:
     """
 
     def __init__(self, tree: Tree, interval: float, command: Sequence[str] | None = None) -> None:
-        self._tree = tree
+        self._tree, self.interval = tree, interval
         self._command = command or python_module("firsttouch.profile.nvml", repr(float(interval)))
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
@@ -81,12 +83,30 @@ class GpuSampler:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
+    def launch(self) -> str:
+        """Starts the process that asks NVML, unless it was started, and waits for nothing. Returns why it can't."""
+        if self._process is not None:
+            return ""
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors if self._errors >= 0 else subprocess.DEVNULL,
+                start_new_session=True,  # the terminal's signals are the target's
+                bufsize=0,
+            )
+        except OSError as error:
+            return f"the process that asks NVML did not start: {error.strerror}"
+        return ""
+
     def start(self, timeout: float = 10.0) -> tuple[list[ProfiledGpu], list[LayerState]]:
         """The GPUs with their memory now, and what can be seen of them.
 
         Waits up to `timeout` seconds for NVML's first answer.
         """
-        answer = self._first_answer(timeout)
+        reason = self.launch()
+        answer = nvml.NvmlGpus(reason=reason) if reason else self._first_answer(timeout)
         gpus = [_with_node(self._tree, gpu) for gpu in answer.gpus]
         after = 1 + max((parse_int(gpu.name.removeprefix("gpu:")) or 0 for gpu in gpus), default=-1)
         self._amd = amdgpu.amd_gpus(self._tree, after)
@@ -141,14 +161,19 @@ class GpuSampler:
                 del self._held_rows[name, pid]
         return lines
 
+    def ask_to_stop(self) -> None:
+        """Lets the process that asks NVML end, for which `stop` waits."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
     def stop(self) -> None:
         """Ends the process that asks NVML. What it still wrote is returned by the next `drain`."""
         for amd_gpu in self._amd:
             amd_gpu.close()
         self._amd = []
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+        if self._process is not None and self._heard:
+            self.ask_to_stop()
             end = time.monotonic() + _STOP_TIMEOUT
             self._is_lost = True
             while self._process is not None and (left := end - time.monotonic()) > 0:
@@ -162,17 +187,8 @@ class GpuSampler:
     # ------------------------------------------------------------------------------------------------------ the process
 
     def _first_answer(self, timeout: float) -> nvml.NvmlGpus:
-        try:
-            self._process = process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors if self._errors >= 0 else subprocess.DEVNULL,
-                start_new_session=True,  # the terminal's signals are the target's
-                bufsize=0,
-            )
-        except OSError as error:
-            return nvml.NvmlGpus(reason=f"the process that asks NVML did not start: {error.strerror}")
+        process = self._process
+        assert process is not None
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         end = time.monotonic() + timeout

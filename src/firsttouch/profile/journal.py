@@ -367,6 +367,14 @@ class _Clock:
         time, stamps = self._ratio
         return (self._first_time + (stamp - self._first) * time / stamps) * 1e-9
 
+    def spans(self, starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[float, float]]:
+        """The same of many pairs of stamps. None ends before it starts."""
+        last, t = None, 0.0
+        for start, end in zip(starts, ends, strict=True):
+            if start != last:
+                last, t = start, self(start)
+            yield t, t if end == start else max(t, self(end))
+
     def _find(self, stamp: int) -> None:
         i = bisect_right(self._stamps, stamp)
         self._first, self._first_time = self._pairs[max(i - 1, 0)]
@@ -441,10 +449,14 @@ class JournalReader:
 
     def _read_records(self, layout: Mapping[str, Structure], left_out: Sequence[str]) -> None:
         adders = self._adders(layout)
-        for name in left_out:
-            del adders[layout[name].kind]
-        for kind, content in self._file.records(*adders):  # other kinds are of a later version
-            adders[kind](content)
+        many = {name: add for name, add in (("copy", self._add_copies), ("kernel", self._add_kernels))
+                if name in layout and name not in left_out}  # fmt: skip
+        for block in self._file.blocks():
+            for kind, content in block.records(*adders):  # other kinds are of a later version
+                adders[kind](content)
+            for name, add in many.items():
+                if block.last(layout[name].kind):
+                    add(block.rows(layout[name])[1])
 
     def _adders(self, layout: Mapping[str, Structure]) -> dict[int, Callable[[memoryview], None]]:
         """What adds the content of a record, by its kind."""
@@ -457,8 +469,6 @@ class JournalReader:
         of_fields: dict[str, Callable[..., None]] = {
             "event": self._add_event,
             "memory": self._add_memory,
-            "copy": self._add_copy,
-            "kernel": self._add_kernel,
             "call": self._add_call,
             "lost": self._add_lost,
             "runtime": self._add_runtime,
@@ -587,48 +597,43 @@ class JournalReader:
         elif operation == 2:
             self._into.frees.append(RecordedFree(t=t, address=address, bytes=bytes, kind=kind, device=device))
 
-    def _add_copy(
-        self,
-        start_stamp: int,
-        end_stamp: int,
-        bytes: int,
-        direction: int,
-        device: int,
-        stream: int,
-        source: int,
-        target: int,
-        source_device: int,
-        target_device: int,
-        correlation: int,
-    ) -> None:
-        start, end = self._span_of(start_stamp, end_stamp)
-        if correlation in self._failed:
-            return
-        self._into.copies.append(
+    def _add_copies(self, rows: Rows) -> None:
+        """Copies of a block, of which other records were added: a call that failed has made none."""
+        names = "bytes", "direction", "device", "stream", "source", "target", "source_device", "target_device"
+        columns = (rows[name].tolist() for name in (*names, "correlation"))
+        self._into.copies += [
             RecordedCopy(
                 start=start,
                 end=end,
-                bytes=bytes,
+                bytes=nbytes,
                 direction=DIRECTIONS.get(direction, "unknown"),
                 device=device,
                 stream=stream,
                 source=memory_kind(source),
                 target=memory_kind(target),
-                peers=(source_device, target_device) if source_device != target_device else None,
+                peers=(from_device, to_device) if from_device != to_device else None,
                 correlation=correlation,
             )
-        )
+            for (
+                (start, end), nbytes, direction, device, stream, source, target, from_device, to_device, correlation
+            ) in zip(self._spans_of(rows), *columns, strict=True)
+            if correlation not in self._failed
+        ]  # fmt: skip
 
-    def _add_kernel(
-        self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int, correlation: int
-    ) -> None:
-        start, end = self._span_of(start_stamp, end_stamp)
-        text = self._text_of(name)
-        if correlation in self._failed:
-            return
-        self._into.kernels.append(
-            RecordedKernel(start=start, end=end, name=text, device=device, stream=stream, correlation=correlation)
-        )
+    def _add_kernels(self, rows: Rows) -> None:
+        """Kernels of a block, as for copies."""
+        columns = (rows[name].tolist() for name in ("name", "device", "stream", "correlation"))
+        text = self._text_of
+        self._into.kernels += [
+            RecordedKernel(start=start, end=end, name=text(name), device=device, stream=stream, correlation=correlation)
+            for (start, end), name, device, stream, correlation in zip(self._spans_of(rows), *columns, strict=True)
+            if correlation not in self._failed
+        ]
+
+    def _spans_of(self, rows: Rows) -> Iterator[tuple[float, float]]:
+        if not self._clock:
+            raise self._file.broken()
+        return self._clock.spans(rows["start_stamp"].tolist(), rows["end_stamp"].tolist())
 
 
 def memory_kind(number: int) -> MemoryKind:

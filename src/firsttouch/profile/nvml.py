@@ -315,6 +315,7 @@ def _main(interval: float) -> None:
             send(NvmlGpus(gpus=gpus, unstated=unstated, reason=reason, cpu=time.process_time()))
             if devices:
                 sample(devices, interval, send, stop)
+                os._exit(0)  # the driver frees what this process has
     except BrokenPipeError:
         return
 

@@ -25,7 +25,7 @@ from firsttouch.base.processes import why_foreign
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.profile import launch, process_memory, schema
 from firsttouch.profile.call_journal import frames
-from firsttouch.profile.gpu_sampler import GpuSampler
+from firsttouch.profile.gpu_sampler import INTERVAL, GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import TargetEvents, open_processes
@@ -34,7 +34,6 @@ from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.traced import callers
 
-INTERVAL = 0.01
 ENVIRONMENT = (
     *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "CUDA_VISIBLE_DEVICES"),
     *("CUDA_MODULE_LOADING", "CUDA_MANAGED_FORCE_DEVICE_ALLOC", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
@@ -169,8 +168,8 @@ def _make_rank_directory(directory: Path, rank: str, launched: str) -> Path:
     return shared / f"rank-{rank}"
 
 
-def profile(call: ProfileCall) -> ProfileOutcome:
-    """Carries out a call.
+def profile(call: ProfileCall, gpus: GpuSampler | None = None) -> ProfileOutcome:
+    """Carries out a call. gpus: what reads the GPUs, if it was made before, so that NVML has begun to answer.
 
     Raises:
         UsageError: the call was wrong, or /proc is that of other processes; nothing was started.
@@ -182,7 +181,7 @@ def profile(call: ProfileCall) -> ProfileOutcome:
         raise UsageError(f"no process can be profiled here: {foreign}")
     if call.pid:
         _check_pid(call.tree, call.pid)
-    return _Profiler(call).run()
+    return _Profiler(call, gpus or GpuSampler(call.tree, call.interval)).run()
 
 
 def _check_pid(tree: Tree, pid: int) -> None:
@@ -198,8 +197,8 @@ def _check_pid(tree: Tree, pid: int) -> None:
 
 
 class _Profiler:
-    def __init__(self, call: ProfileCall) -> None:
-        self.call = call
+    def __init__(self, call: ProfileCall, gpus: GpuSampler) -> None:
+        self.call, self.gpus = call, gpus
         with as_usage_error("write", call.out or default_directory(call), "a directory that can be written"):
             self.directory = directory_of(call)
         self.writer = Writer(self.directory)
@@ -212,7 +211,9 @@ class _Profiler:
 
     def run(self) -> ProfileOutcome:
         call = self.call
-        gpus, profiled = self._open_gpus()
+        gpus = self.gpus
+        profiled, layers = gpus.start()  # before the target is started
+        self.layers += layers
         environment, layers = self._environment() if call.command else ({}, [])
         self.layers += layers
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
@@ -262,13 +263,6 @@ class _Profiler:
             self.directory.rmdir()
 
     # ------------------------------------------------------------------------------- layers
-
-    def _open_gpus(self) -> tuple[GpuSampler, list[schema.ProfiledGpu]]:
-        """Begins to read the GPUs, before the target is started."""
-        gpus = GpuSampler(self.call.tree, self.call.interval)
-        profiled, layers = gpus.start()
-        self.layers += layers
-        return gpus, profiled
 
     def _environment(self) -> tuple[dict[str, str], list[schema.LayerState]]:
         """The target's environment, and the layers that it needs to be told of."""
@@ -438,14 +432,14 @@ class _Profiler:
         self, sampler: Sampler, reason: str, status: int | None, usage: resource.struct_rusage | None
     ) -> None:
         sampler.processes.stop()
-        if sampler.gpus is not None:
-            sampler.gpus.stop()
+        self.gpus.ask_to_stop()
         with suppress(Exception):
             sampler.step(last=True)
         now = time.monotonic()
         t = round(now - sampler.began, 5)
         if usage is not None:
             self._write_first(sampler, t, status, usage)
+        self.gpus.stop()
         sampler.flush(now, last=True)
         if self.call.trace:
             with suppress(UsageError):  # views say what is wrong with a journal

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.libraries import find_library
 from firsttouch.profile.exact import FOLDER
+from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.inject import CUDA_VARIABLE
 from firsttouch.profile.profiler import ProfileCall, ProfileOutcome, profile, rank_of
 
@@ -31,9 +32,9 @@ _HOMES = ("/usr/local/cuda", "/usr/local/cuda-*")
 _WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc")
 
 
-def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutcome:
-    """Profiles a command, and then runs it again to see which bytes its kernels use. say: gets a sentence before the
-    second run, and where it was left out or ended otherwise.
+def profile_twice(call: ProfileCall, gpus: GpuSampler, say: Callable[[str], None]) -> ProfileOutcome:
+    """Profiles a command, and then runs it again to see which bytes its kernels use. gpus: what reads the GPUs in the
+    first run. say: gets a sentence before the second run, and where it was left out or ended otherwise.
 
     Raises:
         UsageError: the call was wrong, or a second run cannot tell; nothing was started.
@@ -43,7 +44,7 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
     with TemporaryDirectory(prefix="firsttouch-") as folder:
         patch = build_patch(Path(folder), call.environment)
         begin, started = _input_offset(), time.monotonic()
-        outcome = profile(call)
+        outcome = profile(call, gpus)
         most = _MOST_SECONDS + _MOST_TIMES * (time.monotonic() - started)
         if outcome.status is None or outcome.status > 128:
             say("there is no second run, because the first was ended by a signal")

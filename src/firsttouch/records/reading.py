@@ -23,6 +23,8 @@ from firsttouch.records.schema import MAJOR, MINOR, PEER, RELATIVE_TO, Machine, 
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
+RUNS = Path("firsttouch-results")
+"""The folder in which `firsttouch run` makes directories, if it is given none."""
 
 
 def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> str:
@@ -205,6 +207,11 @@ def has_results(directory: Path) -> bool:
         return (directory / RESULTS).stat().st_size > 0
     except OSError:
         return False
+
+
+def kept_runs() -> list[Path]:
+    """The results directories in the folder where runs are kept, the newest first."""
+    return sorted(filter(has_results, RUNS.glob("*")), key=lambda path: -path.stat().st_mtime)
 
 
 def load_results(directory: Path) -> Results:

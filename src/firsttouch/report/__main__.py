@@ -10,15 +10,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from firsttouch.advice.tried.stored import PROFILE, is_tried
 from firsttouch.base.errors import UsageError
+from firsttouch.base.processes import die_with
 from firsttouch.engine.reporting import ADVICE, COMPARISON
-from firsttouch.profile.reading import are_profiles
-from firsttouch.workers.protocol import die_with
+from firsttouch.report.converter import another_process
 
 
 def write(call: Sequence[Any]) -> list[Path]:
@@ -36,6 +35,9 @@ def write(call: Sequence[Any]) -> list[Path]:
         from firsttouch.report.advised import write_advice
 
         return [write_advice(directories, target, *more)]
+    from firsttouch.advice.tried.stored import PROFILE, is_tried
+    from firsttouch.profile.reading import are_profiles
+
     if any(map(is_tried, sources)):
         from firsttouch.report.tried import write_tried
 
@@ -47,7 +49,7 @@ def write(call: Sequence[Any]) -> list[Path]:
     if are_profiles(sources):
         from firsttouch.report.profile import export_profile, write_profile
 
-        return [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
+        return [write_profile(sources, target, *more)] if form == "html" else export_profile(sources, form, target)
     if form == "html":
         from firsttouch.report.page import write_report
 
@@ -59,9 +61,12 @@ def write(call: Sequence[Any]) -> list[Path]:
 
 def main() -> None:
     die_with(os.getppid())
+    call = json.loads(sys.argv[1])
+    is_page = call[0] in ("html", COMPARISON, ADVICE)
     try:
-        with redirect_stdout(sys.stderr):  # modules may print
-            paths = write(json.loads(sys.argv[1]))
+        # modules may print
+        with redirect_stdout(sys.stderr), another_process("firsttouch.report.svg") if is_page else nullcontext():
+            paths = write(call)
     except UsageError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from firsttouch.advice.link import summary_of
 from firsttouch.base.encoding import encode_text
@@ -17,6 +22,7 @@ from firsttouch.profile.content import Profile
 from firsttouch.profile.headline import headline, how_long, known_peak, title
 from firsttouch.profile.reading import read
 from firsttouch.profile.summary import ProfileSummary
+from firsttouch.profile.views import SUMMARY
 from firsttouch.records.text import count
 from firsttouch.report import line_words as words_of_lines
 from firsttouch.report import profile_tables as words
@@ -27,19 +33,21 @@ from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.profile_panels import MemoryFigure, narrow, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
-from firsttouch.report.templates import filled_in
+from firsttouch.report.templates import filled_in, template
 
-PAGE, ADVICE_PAGE = "report.html", "advice.html"
+PAGE, ADVICE_PAGE, TEMPLATE = "report.html", "advice.html", "profile.html.j2"
 
 
-def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
+def render(
+    profiles: Mapping[str, Profile], advice: str = "", numbers_of: Callable[[Profile], ProfileSummary] = summary_of
+) -> str:
     """One self-contained HTML page. The keys of `profiles` are short names that tell them apart. advice: the address of
-    the page of advice about the program, '' if there is none.
+    the page of advice about the program, '' if there is none. numbers_of: adds up a profile, or waits for who does.
     """
-    summaries = {name: summary_of(profile) for name, profile in profiles.items()}
-    figure, notes = drawn(profiles, summaries)
     first = next(iter(profiles.values()))
     ported = ported_page(first, is_advised=bool(advice)) if len(profiles) == 1 else None
+    summaries = {name: numbers_of(profile) for name, profile in profiles.items()}
+    figure, notes = drawn(profiles, summaries)
     if ported is not None and ported.panel is not None:
         figure = replace(figure, panels=[*figure.panels, ported.panel])
     drawing = Drawing(_caption(figure), notes=notes)
@@ -51,8 +59,9 @@ def render(profiles: Mapping[str, Profile], advice: str = "") -> str:
     leading, lines = [table for table in lines if not table.folded], [table for table in lines if table.folded]
     tables = [*lines, *(ported.tables if ported is not None else []), *tables]
     answer = [words_of_lines.answer(only.by_line), *words.answer(only)] if only else []
+    template(TEMPLATE)  # before the wait for the figures
     return filled_in(
-        "profile.html.j2",
+        TEMPLATE,
         title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
         advice=advice,
@@ -144,14 +153,25 @@ def names_of(profiles: Sequence[Profile]) -> list[str]:
     return names
 
 
-def read_all(directories: Sequence[Path]) -> dict[str, Profile]:
-    """The profiles of directories by short names. Raises UsageError if one cannot be read."""
-    profiles = [read(directory) for directory in directories]
+def read_all(directories: Sequence[Path], *, with_activities: bool = True) -> dict[str, Profile]:
+    """The profiles of directories by short names. Raises UsageError if one cannot be read. with_activities: as `read`
+    has them.
+    """
+    profiles = [read(directory, with_activities=with_activities) for directory in directories]
     return dict(zip(names_of(profiles), profiles, strict=True))
 
 
-def write_profile(directories: Sequence[Path], output: Path | None = None) -> Path:
-    """Writes the page of one or several profiles, by default to DIR/report.html. Returns its path.
+def _written_numbers(profile: Profile) -> ProfileSummary:
+    """The numbers of a profile when another process has written them; if that has not, they are added up here."""
+    if os.read(sys.stdin.fileno(), 1):
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode((profile.directory / SUMMARY).read_bytes(), type=ProfileSummary)
+    return summary_of(read(profile.directory))
+
+
+def write_profile(directories: Sequence[Path], output: Path | None = None, is_added_up: bool = False) -> Path:
+    """Writes the page of one or several profiles, by default to DIR/report.html. Returns its path. is_added_up: another
+    process adds up the single profile, and writes a byte to stdin when its numbers are in the directory.
 
     Raises:
         UsageError: a directory holds no profile, or the file cannot be written.
@@ -163,7 +183,9 @@ def write_profile(directories: Sequence[Path], output: Path | None = None) -> Pa
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
     advice = directories[0] / ADVICE_PAGE
     has_advice = len(directories) == 1 and path.parent == advice.parent and advice.is_file()
-    page = render(read_all(directories), ADVICE_PAGE if has_advice else "")
+    profiles = read_all(directories, with_activities=not is_added_up)
+    numbers_of = _written_numbers if is_added_up else summary_of
+    page = render(profiles, ADVICE_PAGE if has_advice else "", numbers_of)
     try:
         (write_output if output else write_atomically)(path, encode_text(page))
     except OSError as error:

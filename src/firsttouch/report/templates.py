@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,14 @@ from firsttouch.records.text import caption, count, fact_title, label
 from firsttouch.report.said_once import is_said, unmarked
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
     from firsttouch.records.schema import Scalar
 
 
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
+SHARED = "shared.html.j2"
 LONG_WORD = 25
 """The characters of a word that may be broken."""
 _SEPARATOR = re.compile(r"(?<=[/:,_<(&.-])(?=[^/:,_<(&.-])")
@@ -86,6 +89,12 @@ def image(svg: str, name: str) -> Markup:
 
 def filled_in(name: str, **values: Any) -> str:
     """The text of a template of this package: every value is escaped, and a name without a value is an error."""
+    return template(name).render(**assets(), **values)
+
+
+@cache
+def template(name: str) -> Template:
+    """A template of this package, compiled once with the macros that all share."""
     import jinja2
 
     env = jinja2.Environment(
@@ -98,7 +107,8 @@ def filled_in(name: str, **values: Any) -> str:
     env.filters.update(breakable=breakable, coded=coded, image=image, caption=caption, sentences=sentences)
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
     env.globals.update(spelled_facts=spelled_facts, is_said=is_said, unmarked=unmarked)
-    return env.get_template(name).render(**assets(), **values)
+    env.get_template(SHARED)
+    return env.get_template(name)
 
 
 def packaged(name: str) -> str:

@@ -16,9 +16,9 @@ from typing import Literal
 import msgspec
 
 from firsttouch.base.encoding import encode_json
-from firsttouch.base.processes import python_module
+from firsttouch.base.processes import die_with, python_module
 from firsttouch.base.units import format_number, format_size
-from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
+from firsttouch.workers.protocol import Reply, Task, WorkerState, one_line, split_replies
 from firsttouch.workers.relay import STOP_TIMEOUT, resident
 
 TICK = 0.05

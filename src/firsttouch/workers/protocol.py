@@ -8,7 +8,6 @@ tasks is in firsttouch/engine/worker.py; each task is a subclass of Task with a 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ import msgspec
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.modules import error_location
+from firsttouch.base.processes import die_with
 from firsttouch.base.units import format_size
 from firsttouch.machine.processor_time import ProcessorUse
 from firsttouch.profile.events.log import Span
@@ -33,7 +33,6 @@ from firsttouch.records.timeline import MemoryCourse
 
 LONGEST_REASON = 600
 LONGEST_REPLY = 2**28
-_PR_SET_PDEATHSIG = 1
 
 WorkerState: TypeAlias = Literal["ready", "opening", "opened", "shares", "done"]
 
@@ -86,13 +85,6 @@ def describe(error: BaseException) -> str:
     """An exception as one line: its type, its text, and the place in a user's module where it was raised."""
     place = f" ({location})" if (location := error_location(error)) else ""
     return one_line(f"{type(error).__name__}: {error}{place}" if str(error) else f"{type(error).__name__}{place}")
-
-
-def die_with(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends, which has the id `parent`."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _take_over_stdout() -> int:
