@@ -79,7 +79,7 @@ void read_plan(const char* path) {
         else if (sscanf(line, "block %llu", &device_bytes) == 1)
             plan.sizes->insert(device_bytes);
         else if (sscanf(line, "within %llx %u %llx %u", &host, &host_ordinal, &device, &device_ordinal) == 4)
-            plan.within->insert({{host, host_ordinal}, {device, device_ordinal}});
+            plan.within->emplace(Known{host, host_ordinal}, Known{device, device_ordinal});
         else if (sscanf(line, "fill %llx %u", &device, &device_ordinal) == 2)
             plan.filled->insert({device, device_ordinal});
         else if (sscanf(line, "query %d %llx", &back, &host) == 2)
