@@ -16,6 +16,7 @@ from tests.port.played import FIXTURES, STANDINS, TOP, MakeOnce, PlayedCuda
 from tests.profile import injected
 from tests.texts import assert_states
 
+from firsttouch import _core
 from firsttouch.advice.tried.recorded import Known, NotedBlock, ProcessNotes, name_as
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "pinned", "system")
@@ -145,6 +146,32 @@ def test_no_strategy_changes_what_a_program_with_a_hazard_puts_out(tried: Try, p
             assert row.get("time") is None
         else:
             assert row["status"] == "ok"
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+@pytest.mark.parametrize(
+    ("program", "reason", "facts"),
+    [
+        ("reads_old", "shadow", ["reads its array", "newer bytes"]),
+        ("writes_early", "shadow", ["writes its array at tried.cpp:", "between the copy and the launch"]),
+        ("scratch", "shadow", ["writes its array at tried.cpp:", "while a kernel may run"]),
+        ("restores", "restoring", ["old bytes"]),
+    ],
+)
+def test_the_shadow_refuses_a_hazard_by_its_line(tried: Try, program: str, reason: str, facts: list[str]) -> None:
+    found = tried(program, strategies=("managed",))
+    assert found["shadow"]["differences"] > 0
+    (text,) = {row["text"] for row in found["apart"] if row["reason"] == reason}
+    assert_states(text, *facts)
+    assert rows(found)["managed"]["status"] == "impossible"
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+def test_what_the_trace_has_in_doubt_is_tried_where_the_shadow_sees_no_difference(tried: Try) -> None:
+    """The kernel's name does not tell that it only reads what the CPU reads again."""
+    found = tried("rereads", strategies=("managed",))
+    assert (pairs(found), found["shadow"]["differences"], found["apart"]) == (2, 0, [])
+    assert rows(found)["managed"]["status"] == "ok"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ int release_pinned(void* address);
 int lock(void* address, std::size_t bytes, unsigned flags);
 int unlock(void* address);
 int copy(const Copy& copy);
+int copy_now(Address target, Address source, std::size_t bytes);
 int copy_rows(const Copy& copy, const Rows& rows);
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream);
 int prefetch(Address address, std::size_t bytes, int place, int device, Stream* stream);

@@ -78,6 +78,11 @@ DRIVER cuMemcpy2DUnaligned_v2(const firsttouch::cupti::Copy2D* rows) { return co
 DRIVER cuMemcpy2DAsync_v2(const firsttouch::cupti::Copy2D* rows, Stream* stream) {
     return copy_2d(*rows, true, stream);
 }
+// Of a slice of one row, as a profiler reads memory of the device.
+DRIVER cuMemcpy3D_v2(const firsttouch::cupti::Copy3D* slices) {
+    if (slices->source.type != 2 || slices->target.type != 1 || slices->height != 1 || slices->depth != 1) return 1;
+    return copy_now(address_of(slices->target.host), static_cast<Address>(slices->source.device), slices->width);
+}
 DRIVER cuMemPrefetchAsync(Address address, std::size_t bytes, int device, Stream* stream) {
     return prefetch(address, bytes, device < 0 ? 2 : 1, device < 0 ? 0 : device, stream);
 }

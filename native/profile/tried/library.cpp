@@ -108,6 +108,7 @@ __attribute__((constructor)) void begin() {
     snprintf(path, sizeof path, "%s/tried-%d", folder, static_cast<int>(getpid()));
     record = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0644);
     settings().checks = is_set("FIRSTTOUCH_TRY_CHECK");
+    settings().has_shadow = is_set("FIRSTTOUCH_SHADOW");
     if (is_set("FIRSTTOUCH_TRY_MOST")) settings().most_managed = strtoull(getenv("FIRSTTOUCH_TRY_MOST"), nullptr, 10);
     pthread_atfork(before_fork, nullptr, in_child);
     if (strcmp(asked, "record") == 0) {

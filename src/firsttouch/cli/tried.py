@@ -190,6 +190,10 @@ def _plan_lines(findings: TryFindings) -> Iterator[str]:
 
 
 def _checked_lines(findings: TryFindings) -> Iterator[str]:
+    from firsttouch.advice.port.wording import shadow_words
+
+    if findings.shadow is not None:
+        yield f"  shadow: {shadow_words(findings.shadow)}"
     if (checked := findings.checked) is not None:
         unsure = f"; {checked.unsure} differ between plain runs, too" if checked.unsure else ""
         all_copies = checked.equal + checked.different

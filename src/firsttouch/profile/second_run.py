@@ -57,6 +57,7 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
             faults=0,
             trace=False,
             host=False,
+            shadow=False,
             exact=False,
             patch=patch,
             duration=most,

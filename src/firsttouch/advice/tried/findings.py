@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from firsttouch.advice.port.port_findings import ShadowLook
 from firsttouch.advice.tried.plan import Apart
 from firsttouch.advice.tried.recorded import RunCounts
 from firsttouch.base.outputs import Output
@@ -99,7 +100,7 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     """What `firsttouch try --json` prints.
 
     directory: where the runs are kept; rounds: asked for. pairs: that were one memory where a strategy unifies.
-    checked: None if no strategy does. outputs: of plain runs.
+    shadow: None if there was no such run. checked: None if no strategy does. outputs: of plain runs.
     """
 
     directory: str
@@ -107,6 +108,7 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     rounds: int
     pairs: Sequence[TriedPair]
     apart: Sequence[PairApart]
+    shadow: ShadowLook | None
     checked: CheckedCopies | None
     outputs: Sequence[ComparedOutput]
     results: Sequence[TriedResult]

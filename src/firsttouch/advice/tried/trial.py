@@ -16,6 +16,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
+from firsttouch.advice.port.shadowed import ShadowRun, shadow_run
 from firsttouch.advice.profiled import advise_profile
 from firsttouch.advice.tried.findings import (
     BASELINE,
@@ -32,7 +33,7 @@ from firsttouch.advice.tried.findings import (
     TryFindings,
 )
 from firsttouch.advice.tried.outputs import OutputJudge
-from firsttouch.advice.tried.plan import Joined, Plan, plan_of
+from firsttouch.advice.tried.plan import FROM_THE_TRACE, Joined, Plan, plan_of
 from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
 from firsttouch.advice.tried.running import LEFT_THE_PLAN, FinishedRun, Runner
 from firsttouch.base.encoding import encode_json
@@ -46,6 +47,7 @@ from firsttouch.records.text import count, join_names
 
 RESULT = "try.json"
 _FAULTS, _LEAST_ROUNDS = 8, 3
+_LEAST_SHADOW_SECONDS, _SHADOW_TIMES_PLAIN = 300.0, 100.0
 _NO_PAIR = "no array and block of the program can be one memory"
 
 
@@ -96,11 +98,12 @@ class _Trial:
         self._plan_file = call.out.absolute() / "plan"
         self._results = {strategy: _Result() for strategy in dict.fromkeys((BASELINE, *call.strategies))}
         self._checked: CheckedCopies | None = None
+        self._shadow: ShadowRun | None = None
 
     def go(self) -> TryFindings:
         tell = self._call.tell
         tell("plain, traced")
-        first = self._trace()
+        first = self._trace("plain-1", self._profile)
         tell("plain, again")
         second = self._runner.run("plain-2", "record")
         for plain in (first, second):
@@ -108,7 +111,8 @@ class _Trial:
                 status = plain.outputs.status
                 raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
         self._runner.limit(second.seconds)
-        plan, notes = self._plan(second)
+        plan, notes = self._plan(self._profile, "plain-1", second)
+        plan = self._shadowed(plan, second)
         self._plan_file.write_text(plan.text())
         self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
         self._refuse(plan)
@@ -120,18 +124,20 @@ class _Trial:
 
     # ------------------------------------------------------------------------------------------------ plain runs
 
-    def _trace(self) -> FinishedRun:
-        """The first plain run, as of `firsttouch port`."""
-        with self._runner.prepared("plain-1") as (folder, stdout):
+    def _trace(self, name: str, out: Path, *, shadow: bool = False, most: float | None = None) -> FinishedRun:
+        """A plain run that is traced as of `firsttouch port`. most: seconds that it may take."""
+        with self._runner.prepared(name) as (folder, stdout):
             before = self._runner.files()
-            with stdout.open("wb") as out, _stdout_to(out.fileno()):
+            with stdout.open("wb") as into, _stdout_to(into.fileno()):
                 outcome = profile(
                     ProfileCall(
                         command=self._call.command,
-                        out=self._profile,
+                        out=out,
+                        duration=most,
                         faults=_FAULTS,
                         trace=True,
                         host=True,
+                        shadow=shadow,
                         environment=self._runner.environment(folder, "record"),
                     )
                 )
@@ -142,16 +148,35 @@ class _Trial:
     def _profile(self) -> Path:
         return self._call.out / "profile"
 
-    def _plan(self, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
-        recorded = read_single(self._profile)
+    def _plan(self, traced: Path, name: str, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
+        """By the profile of a run, and what the library noted in it."""
+        recorded = read_single(traced)
         run = traced_run(recorded)
         self._check_kind(run)
-        notes = next((each for each in read_notes(self._call.out / "plain-1") if each.pid == run.pid), None)
+        notes = next((each for each in read_notes(self._call.out / name) if each.pid == run.pid), None)
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
         name_as(notes, _busiest(untraced))
+        self._shadow = run.once(shadow_run)
         return plan_of(run, recorded.callers, notes, watched=is_watched(recorded)), notes
+
+    def _shadowed(self, plan: Plan, untraced: FinishedRun) -> Plan:
+        """The plan by a shadow run, which sees what the first run leaves in doubt."""
+        is_of_use = any({*each.apart} <= FROM_THE_TRACE for each in (*plan.pairs, *plan.apart))
+        if not is_of_use or not UNIFIED & {*self._results}:
+            return plan
+        self._call.tell("shadow")
+        most = max(_LEAST_SHADOW_SECONDS, _SHADOW_TIMES_PLAIN * untraced.seconds)
+        run = self._trace("shadow", self._call.out / "shadow-profile", shadow=True, most=most)
+        if run.outputs.status != 0:
+            self._call.tell(f"the shadow run ended with status {run.outputs.status}, and is of no use")
+            return plan
+        try:
+            return self._plan(self._call.out / "shadow-profile", "shadow", untraced)[0]
+        except UsageError as error:
+            self._call.tell(f"the shadow run is of no use: {error}")
+            return plan
 
     def _check_kind(self, run: TracedRun) -> None:
         if run.apis not in (("CUDA",), ("HIP",)):
@@ -259,6 +284,7 @@ class _Trial:
             rounds=self._call.rounds,
             pairs=[*_pairs(plan.pairs)],
             apart=[*_apart(plan.apart)],
+            shadow=self._shadow.look if self._shadow is not None else None,
             checked=self._checked,
             outputs=[ComparedOutput(name=name, compared=judge.compared(name)) for name in judge.names],
             results=rows,
