@@ -34,6 +34,7 @@ def shadow_of(cuda: PlayedCuda, folder: Path, program: str) -> ShadowRun:
     [
         ("reads", "read"),
         ("reads_while_it_runs", "read"),
+        ("reads_before_it_comes_back", "read"),
         ("reads_after_the_block", "read"),
         ("reads_by_a_system_call", "read"),
         ("reads_one_page", "read"),
@@ -71,6 +72,8 @@ def test_a_use_of_both_sides_is_seen(cuda: PlayedCuda, tmp_path: Path, program: 
         "scratch_of_other_pages",
         "copies_again",
         "prepares_again",
+        "copies_chunks",
+        "takes_turns",
         "forks",
         "huge",
     ],
@@ -79,6 +82,15 @@ def test_a_near_use_is_none(cuda: PlayedCuda, tmp_path: Path, program: str) -> N
     shadow = shadow_of(cuda, tmp_path, program)
     assert shadow.found == []
     assert shadow.looked == {0} or shadow.looked == {0, 1}
+
+
+@pytest.mark.parametrize("program", ["rows_come_back", "a_graph_copies_back"])
+def test_copies_that_join_no_whole_array_leave_what_is_not_known(
+    cuda: PlayedCuda, tmp_path: Path, program: str
+) -> None:
+    shadow = shadow_of(cuda, tmp_path, program)
+    assert (shadow.found, shadow.looked) == ([], set())
+    assert shadow.partial > 0
 
 
 def port(
@@ -147,7 +159,7 @@ def test_the_answer_says_what_the_shadow_saw(cuda: PlayedCuda, tmp_path: Path, m
     port(cuda, tmp_path, monkeypatch, "restores", "--shadow")
     done = call("port", tmp_path / "out1")
     (told,) = [text for text in done.stdout.splitlines() if text.startswith("shadow")]
-    assert_states(told, "1 difference", "2 arrays")
+    assert_states(told, "1 difference", "3 arrays")
 
 
 def test_nothing_else_changes_for_the_program(cuda: PlayedCuda, tmp_path: Path) -> None:

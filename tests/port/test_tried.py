@@ -289,6 +289,20 @@ def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, 
     assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
 
 
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [("reads_old", "shadow"), ("writes_early", "shadow"), ("scratch", "shadow"), ("restores", "restoring")],
+)
+def test_the_shadow_refuses_a_hazard_with_hip(tried_hip: Try, program: str, reason: str) -> None:
+    assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+def test_the_shadow_clears_a_doubt_with_hip(tried_hip: Try) -> None:
+    assert pairs(tried_hip("rereads", ("managed",))) == 2
+
+
 @pytest.mark.parametrize("program", ["swapped", "forks", "foreign", "foreign_rows"])
 def test_a_run_with_hip_that_leaves_the_plan_ends(tried_hip: Try, program: str) -> None:
     assert rows(tried_hip(program, ("managed",)))["managed"]["status"] == "left the plan"

@@ -197,7 +197,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     late: bool | None = None
 
 
-DifferenceKind: TypeAlias = Literal["changed", "read", "replaced", "restored", "ended"]
+DifferenceKind: TypeAlias = Literal["changed", "read", "replaced", "restored", "ended", "unseen"]
 
 
 class HostDifference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -206,8 +206,9 @@ class HostDifference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     kind: between `since` and `t` the CPU changed bytes, or read pages of which the block has newer bytes; at `t` a copy
     to the host replaced bytes that the CPU had changed, which it did from `since` on; or a copy to the device replaced
-    newer bytes of the block by those that it had before; or the watch of the array ended. after, before: the two
-    calls; for what the CPU had changed, the calls around that are `after` and the copy. site: of the instruction that
+    newer bytes of the block by those that it had before; or the watch of the array ended; or it was unseen whether the
+    CPU read newer bytes of the block, or a copy replaced them. after, before: the two calls; for what the CPU had
+    changed, the calls around that are `after` and the copy. site: of the instruction that
     first wrote one of the pages, and its callers; () if it is not known. pages: [start, end) of addresses. differing:
     bytes. some: only some of the pages were read, it is not known which. is_partial: not everything was looked at;
     was_gone: the memory was given back after the last look.

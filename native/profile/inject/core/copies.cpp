@@ -224,6 +224,11 @@ void Recorder::after_copy(Transfer transfer, OfStream stream, CallPlace place, c
     if (watch_ != nullptr && !runs_later && transfer.has_host() && is_watched(host))
         watch_->copied({monotonic_ns(), place.number, stream.first},
                        host_side(transfer, waits, host == HostPlace::other || host == HostPlace::data));
+    if (watch_ != nullptr && (stream.second & captured) == 0 && transfer.has_host() &&
+        (runs_later || transfer.rows > 1)) {
+        const HostSide side = host_side(transfer, waits);
+        watch_->copied_otherwise({record.time, place.number, stream.first}, {side.address, side.address + side.bytes});
+    }
     if (watch_ != nullptr && !runs_later && transfer.direction == Direction::within_devices)
         watch_->changed_device({record.time, place.number, stream.first});
     if (watch_ != nullptr && waits) watch_->waited({record.time, place.number, stream.first});

@@ -41,6 +41,8 @@ class CopyWatch {
     virtual void launches(Moment) noexcept {}
     virtual void launched(Moment at) noexcept = 0;
     virtual void waited(Moment at) noexcept = 0;
+    // What is not copied as a whole, or by a graph, is joined in another way than arrays are.
+    virtual void copied_otherwise(Moment, PageRange) noexcept {}
     // A call that fills or copies memory of the device on the device has returned.
     virtual void changed_device(Moment) noexcept {}
     // The program frees memory of the device, so that it may free that of the host next.

@@ -144,6 +144,11 @@ void Shadow::copied(Moment at, const HostSide& side) noexcept {
         if (side.is_async) running_.insert(at.stream);
         Array& array = array_of(side, at);
         if (array.is_gone) return;
+        const PageRange device{side.device, side.device + side.bytes};
+        for (auto& [end, other] : arrays_)  // that had its place in the block
+            if (!side.is_target && &other != &array && !other.is_gone &&
+                common({other.device, other.device + other.bytes.bytes()}, device).bytes() != 0)
+                this->end(other, at, 0);
         array.copied = at.time;
         array.read = 0;
         array.written_since_copy.clear();
@@ -189,6 +194,10 @@ void Shadow::waited(Moment at) noexcept {
     });
 }
 
+void Shadow::copied_otherwise(Moment at, PageRange named) noexcept {
+    locked([&] { each_within(named, [&](Array& array) { end(array, at, not_all_looked_at); }); });
+}
+
 // A free of memory waits for what may use it.
 void Shadow::frees(Moment at, PageRange block) noexcept {
     locked([&] {
@@ -201,10 +210,7 @@ void Shadow::frees(Moment at, PageRange block) noexcept {
             }
             if (array.is_gone || !array.has_device || array.device < block.start || array.device >= block.end) continue;
             std::uint64_t differing = 0;
-            if (array.is_device_newer && read_device_ != nullptr)
-                array.newer = newer_pages(array, {array.whole}, differing);
-            else
-                array.is_incomplete |= array.is_device_newer;
+            if (array.is_device_newer) array.newer = newer_pages(array, {array.whole}, differing);
             array.has_device = array.is_device_newer = false;
             if (array.newer.empty()) this->end(array, at, 0);
         }
@@ -293,7 +299,6 @@ std::vector<PageRange> Shadow::touched_pages(const std::vector<PageRange>& among
 // Pages of which the block has other bytes than the array, though the CPU has not changed them.
 std::vector<PageRange> Shadow::newer_pages(Array& array, const std::vector<PageRange>& among,
                                            std::uint64_t& differing) {
-    const std::uint64_t page = tracker_.page_bytes();
     std::vector<PageRange> newer;
     Bytes buffer;
     differing = 0;
@@ -303,28 +308,38 @@ std::vector<PageRange> Shadow::newer_pages(Array& array, const std::vector<PageR
             const PageRange own = common(range, array.bytes);
             if (own.bytes() == 0) continue;
             buffer.resize(own.bytes());
-            if (!read_device_(buffer.data(), array.device + (own.start - array.bytes.start), own.bytes())) {
-                array.is_incomplete = true;
+            if (read_device_ == nullptr ||
+                !read_device_(buffer.data(), array.device + (own.start - array.bytes.start), own.bytes())) {
+                write_unseen(array);
                 return newer;
             }
-            for (std::uint64_t at = own.start / page * page; at < own.end; at += page) {
-                const PageRange bytes = common({at, at + page}, own);
-                if (array.changes.contains(at)) continue;
-                const std::uint64_t different =
-                    count_different(buffer.data() + (bytes.start - own.start),
-                                    array.last.data() + (bytes.start - array.bytes.start), bytes.bytes());
-                if (different == 0) continue;
-                differing += different;
-                add_page(newer, at, page);
-            }
+            merge_into(newer, different_pages(array, own, buffer, differing));
         }
     return newer;
+}
+
+// Pages of which the array had others than these bytes when they were looked at last, though the CPU has not changed
+// it.
+std::vector<PageRange> Shadow::different_pages(const Array& array, PageRange of, const Bytes& bytes,
+                                               std::uint64_t& differing) const {
+    const std::uint64_t page = tracker_.page_bytes();
+    std::vector<PageRange> pages;
+    for (std::uint64_t at = of.start / page * page; at < of.end; at += page) {
+        const PageRange part = common({at, at + page}, of);
+        if (array.changes.contains(at)) continue;
+        const std::uint64_t different = count_different(
+            bytes.data() + (part.start - of.start), array.last.data() + (part.start - array.bytes.start), part.bytes());
+        if (different == 0) continue;
+        differing += different;
+        add_page(pages, at, page);
+    }
+    return pages;
 }
 
 void Shadow::find_read(Array& array, const std::vector<PageRange>& written, Moment at) {
     if (array.whole.bytes() == 0) return;
     if (!array.is_cool) {
-        array.is_incomplete |= array.is_device_newer || !array.newer.empty();
+        if (array.is_device_newer || !array.newer.empty()) write_unseen(array);
         array.read = not_known;
         return;
     }
@@ -335,19 +350,13 @@ void Shadow::find_read(Array& array, const std::vector<PageRange>& written, Mome
     if (array.read != not_known) array.read += read;
     if (array.has_device) {
         if (!array.is_device_newer || (read == 0 && array.reads.empty())) return;
-        if (!running_.empty() || read_device_ == nullptr) {
-            array.is_incomplete |= read_device_ == nullptr;
+        if (!running_.empty()) {
             if (read != 0) array.reads.push_back({last_look_, at, read});
             return;
         }
         std::uint64_t differing = 0;
         const std::vector<PageRange> newer = newer_pages(array, {array.whole}, differing);
-        for (const ReadTime& before : std::exchange(array.reads, {}))
-            if (!newer.empty()) {
-                const bool is_certain = before.bytes > array.whole.bytes() - bytes_of(newer);
-                write(array, What::read, before.since, before.until, newer, differing, 0,
-                      is_certain ? 0 : some_of_pages);
-            }
+        write_reads(array, newer, differing);
         if (read == 0) return;
         array.newer = newer;
     }
@@ -359,6 +368,15 @@ void Shadow::find_read(Array& array, const std::vector<PageRange>& written, Mome
         write(array, What::read, last_look_, at, found, differing);
     }
     if (array.has_device) array.newer.clear();
+}
+
+// What was read before it was known of which pages the block has newer bytes.
+void Shadow::write_reads(Array& array, const std::vector<PageRange>& newer, std::uint64_t differing) {
+    for (const ReadTime& read : std::exchange(array.reads, {})) {
+        const bool is_certain = read.bytes > array.whole.bytes() - bytes_of(newer);
+        if (!newer.empty())
+            write(array, What::read, read.since, read.until, newer, differing, 0, is_certain ? 0 : some_of_pages);
+    }
 }
 
 // What the CPU has changed, by its bytes.
@@ -406,10 +424,7 @@ std::uint32_t Shadow::site_of_write(const std::vector<PageRange>& pages) {
 // Before a copy to the device. What the CPU wrote since the last wait is newer than what kernels wrote.
 void Shadow::find_restored(Array& array, const HostSide& side, Moment at) {
     if (!array.has_device || !array.is_device_newer) return;
-    if (!running_.empty() || read_device_ == nullptr) {
-        array.is_incomplete = true;
-        return;
-    }
+    if (!running_.empty()) return write_unseen(array);
     const std::vector<PageRange> named{{side.address, side.address + side.bytes}};
     std::uint64_t differing = 0;
     const std::vector<PageRange> newer = newer_pages(array, without(named, array.written), differing);
@@ -423,6 +438,11 @@ void Shadow::after_copy(Array& array, PageRange side, bool is_back, Moment at) {
     Bytes now(own.bytes());
     if (!read_memory(own.start, now.data(), now.size())) return end(array, at, given_back);
     if (is_back) find_replaced(array, own, now, at);
+    if (is_back && !array.reads.empty()) {
+        std::uint64_t differing = 0;
+        const std::vector<PageRange> newer = different_pages(array, own, now, differing);
+        write_reads(array, newer, differing);
+    }
     std::memcpy(array.last.data() + (own.start - array.bytes.start), now.data(), now.size());
     for (auto next = array.changes.lower_bound(own.start / page * page);
          next != array.changes.end() && next->first < own.end;) {
@@ -508,7 +528,6 @@ Shadow::Array& Shadow::array_of(const HostSide& side, Moment at) {
         std::memcpy(made.last.data() + (array->bytes.start - bytes.start), array->last.data(), array->last.size());
         made.changes.merge(array->changes);
         made.is_device_newer |= array->is_device_newer;
-        made.is_incomplete |= array->is_incomplete;
         array->is_gone = true;
     }
     remove_ended();
@@ -531,7 +550,6 @@ bool Shadow::track(PageRange pages) {
 
 // Nothing more is found out of an array.
 void Shadow::end(Array& array, Moment at, std::uint8_t flags) {
-    if (array.is_incomplete) flags |= not_all_looked_at;
     if (!array.is_device_newer && array.newer.empty()) flags &= std::uint8_t(~given_back);
     if (array.copied != 0)
         write_use(array, array.copied, at.time, array.written_since_copy, array.read,
@@ -584,6 +602,9 @@ void Shadow::write(const Array& array, What what, Moment since, Moment until, co
                                   .unused = {}};
     journal_.append(Kind::difference, {Journal::bytes_of(record), content_of(pieces)});
 }
+
+// What the block has now, or had until now, could not be looked at.
+void Shadow::write_unseen(const Array& array) { write(array, What::unseen, last_look_, monotonic_ns(), {}, 0); }
 
 void Shadow::write_use(const Array& array, std::uint64_t since, std::uint64_t until,
                        const std::vector<PageRange>& written, std::uint64_t read, std::uint32_t flags) {

@@ -37,13 +37,14 @@ class Shadow final : public CopyWatch {
     void launches(Moment at) noexcept override;
     void launched(Moment at) noexcept override;
     void waited(Moment at) noexcept override;
+    void copied_otherwise(Moment at, PageRange named) noexcept override;
     void changed_device(Moment at) noexcept override { launched(at); }
     void frees(Moment at, PageRange block) noexcept override;
     void passes(Moment) noexcept override {}
     void finish(Moment at) noexcept override;
 
   private:
-    enum class What : std::uint8_t { changed = 1, read = 2, replaced = 3, restored = 4, ended = 5 };
+    enum class What : std::uint8_t { changed = 1, read = 2, replaced = 3, restored = 4, ended = 5, unseen = 6 };
     using Bytes = std::vector<char>;
 
     // A page that the CPU has changed since both sides were equal.
@@ -77,7 +78,6 @@ class Shadow final : public CopyWatch {
         std::vector<PageRange> newer;
         std::vector<ReadTime> reads;  // before the block could be asked
         bool is_cool = false;
-        bool is_incomplete = false;
         bool is_gone = false;
     };
 
@@ -90,6 +90,9 @@ class Shadow final : public CopyWatch {
     std::uint64_t touched_bytes(const std::vector<PageRange>& among, std::vector<PageRange>& found);
     std::vector<PageRange> touched_pages(const std::vector<PageRange>& among);
     std::vector<PageRange> newer_pages(Array& array, const std::vector<PageRange>& among, std::uint64_t& differing);
+    std::vector<PageRange> different_pages(const Array& array, PageRange of, const Bytes& bytes,
+                                           std::uint64_t& differing) const;
+    void write_reads(Array& array, const std::vector<PageRange>& newer, std::uint64_t differing);
     void find_read(Array& array, const std::vector<PageRange>& written, Moment at);
     void compare(Array& array, const std::vector<PageRange>& written, Moment at);
     std::uint32_t site_of_write(const std::vector<PageRange>& pages);
@@ -102,6 +105,7 @@ class Shadow final : public CopyWatch {
     void remove_ended();
     void write(const Array& array, What what, Moment since, Moment until, const std::vector<PageRange>& pages,
                std::uint64_t differing, std::uint32_t site = 0, std::uint8_t flags = 0);
+    void write_unseen(const Array& array);
     void write_use(const Array& array, std::uint64_t since, std::uint64_t until, const std::vector<PageRange>& written,
                    std::uint64_t read, std::uint32_t flags);
 

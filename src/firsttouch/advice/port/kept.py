@@ -9,7 +9,6 @@ that it wrote it may have read before. It is taken to read what was copied back 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import NamedTuple, TypeAlias, get_args
 
 from firsttouch.advice.port.port_findings import KeptBecause
 from firsttouch.advice.port.shadowed import shadow_run
+from firsttouch.advice.port.used_parts import UsedParts
 from firsttouch.profile.calls import HostPlace, HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.program.partners import JoinedBytes, Partners, joined, may_pair
@@ -134,17 +134,6 @@ class _KnownCopy(NamedTuple):
     stays: bool
 
 
-def named_starts(run: TracedRun) -> dict[tuple[int, str], list[int]]:
-    """Where the parts of each block begin that launches of each kernel name. Take it with `run.once`."""
-    starts, seen = defaultdict[tuple[int, str], set[int]](set), set[tuple[int, str]]()
-    for step in run.steps:
-        if type(step) is TracedLaunch and (key := (id(step.uses), step.kernel)) not in seen:
-            seen.add(key)
-            for use in step.uses:
-                starts[use.block, step.kernel].add(use.start)
-    return {key: sorted(of_block) for key, of_block in starts.items()}
-
-
 class _Look:
     """One look at all steps, with what is known to stay."""
 
@@ -167,7 +156,7 @@ class _Look:
         self._owners: RangeMap[tuple[Key, CopyCall]] = RangeMap()
         self._written: dict[Key, int] = {}
         """The last step that may have written a block, and likewise the one that used it."""
-        self._starts = run.once(named_starts)
+        self._used_parts = run.once(UsedParts)
         self._written_parts: defaultdict[Key, Ranges] = defaultdict(Ranges)
         """What may have been written of a block: by a launch, up to where the next part begins that launches of the
         same kernel name.
@@ -280,9 +269,7 @@ class _Look:
     def _write(self, key: Key, number: int, kernel: str, start: int) -> None:
         """A launch may write the part of a block that begins at `start`."""
         self._written[key] = number
-        starts = self._starts[key[0], kernel]
-        place = bisect_right(starts, start)
-        end = starts[place] if place < len(starts) else self._run.blocks[key[0]].nbytes
+        end = self._used_parts.end(key[0], start, kernel)
         if start < end:
             self._written_parts[key].add(start, end)
 

@@ -8,14 +8,24 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from math import inf
+from typing import Literal, TypeAlias
 
 from firsttouch.advice.port.port_findings import ShadowLook
-from firsttouch.profile.calls import HostDifference
-from firsttouch.program.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun, is_wait
+from firsttouch.advice.port.used_parts import UsedParts
+from firsttouch.profile.calls import HostDifference, WaitCall
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+    is_wait,
+)
 
 ShadowHazard: TypeAlias = Literal["read", "written", "running", "replaced", "restored"]
-HAZARDS: tuple[ShadowHazard, ...] = get_args(ShadowHazard)
+_ANY, _END = -1, 1 << 64
+"""Stands for a block that is not known; an offset behind every block."""
 
 
 @dataclass(frozen=True)
@@ -62,57 +72,73 @@ class _Search:
         """When copies returned, their bytes of the host [start, end) and their steps, by the distance of the device's
         address from the host's.
         """
-        self._launches: defaultdict[int, list[float]] = defaultdict(list)
-        self._any: list[float] = []
-        """Launches of which it is not known what they use."""
+        self._launches: defaultdict[int, list[tuple[float, int, int]]] = defaultdict(list)
+        """When each block was used, and the part [start, end) that may have been, of _ANY those of any block."""
+        self._fills: defaultdict[int, list[tuple[float, int, int]]] = defaultdict(list)
+        """When each block was filled or copied into on the device, and which part."""
         self._waits: list[float] = []
         self._missed: set[int] = set()
+        parts = run.once(UsedParts)
         for number, step in enumerate(run.steps):
             if type(step) is TracedLaunch and not step.call.captured:
                 if step.call.arguments is None:
-                    self._any.append(step.call.t)
-                for block in {use.block for use in step.uses}:
-                    self._launches[block].append(step.call.t)
+                    self._launches[_ANY].append((step.call.t, 0, _END))
+                for use in step.uses:
+                    end = parts.end(use.block, use.start, step.kernel)
+                    self._launches[use.block].append((step.call.t, use.start, end))
             elif type(step) is TracedCopy and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
                 self._add_copy(number, step)
+            elif type(step) is TracedFill or (type(step) is TracedCopy and step.way == "d2d"):
+                self._fills[step.target.block].append((step.call.t, step.target.start, step.target.end))
             if is_wait(step):
-                self._waits.append(step.t if not isinstance(step, TracedCopy) else step.call.t)  # type: ignore[union-attr]
-        for times in (*self._launches.values(), *self._copies.values(), self._any, self._waits):
-            times.sort()  # type: ignore[attr-defined]
+                self._waits.append(step.t if isinstance(step, WaitCall) else step.call.t)  # type: ignore[union-attr]
+        for launches in self._launches.values():
+            launches.sort()
+        for copies in self._copies.values():
+            copies.sort()
+        self._waits.sort()
 
     def _add_copy(self, number: int, copy: TracedCopy) -> None:
         if copy.device.rows > 1 or copy.call.captured or copy.call.graph:
             self._missed.add(copy.device.block)
             return
-        device, host = (copy.call.source, copy.call.target)[:: 1 if copy.way == "d2h" else -1]
+        device, host = copy.call.source, copy.call.target
+        if copy.way == "h2d":
+            device, host = host, device
         self._copies[device - host].append((copy.call.t, host, host + copy.device.nbytes, number))
 
     def go(self) -> ShadowRun:
         shadow = ShadowRun()
         ended: defaultdict[int, list[HostDifference]] = defaultdict(list)
+        partial = set[tuple[int, int]]()
         for difference in self._run.differences or ():
             equal = self._equal_copy(difference)
             if difference.kind == "ended":
                 shadow.arrays += 1
-                shadow.partial += difference.is_partial or difference.was_gone
                 ended[difference.device - difference.address].append(difference)
-                if equal is not None and (difference.is_partial or difference.was_gone):
-                    self._missed.add(self._block(equal))
-            elif equal is not None and (hazard := self._hazard(difference, equal)) is not None:
-                step = equal if hazard != "restored" else self._next_copy(difference)
-                shadow.found.append(SeenDifference(hazard, difference, equal, self._block(equal), step or equal))
-        for delta, copies in self._copies.items():
+            if equal is not None and self._is_unseen(difference, self._copy(equal)):
+                self._missed.add(self._copy(equal).device.block)
+                partial.add((difference.address, difference.device))
+            if difference.kind in ("ended", "unseen"):
+                continue
+            if equal is not None and (hazard := self._hazard(difference, equal)) is not None:
+                step = self._next_copy(difference) if hazard == "restored" else equal
+                block = self._copy(equal).device.block
+                shadow.found.append(SeenDifference(hazard, difference, equal, block, equal if step is None else step))
+        for distance, copies in self._copies.items():
             for _, start, end, number in copies:
-                if not any(each.address <= start and end <= each.address + each.bytes for each in ended[delta]):
-                    self._missed.add(self._block(number))
-                shadow.looked.add(self._block(number))
+                block = self._copy(number).device.block
+                shadow.looked.add(block)
+                if not any(each.address <= start and end <= each.address + each.bytes for each in ended[distance]):
+                    self._missed.add(block)
         shadow.looked -= self._missed
+        shadow.partial = len(partial)
         return shadow
 
-    def _block(self, copy: int) -> int:
-        step = self._run.steps[copy]
+    def _copy(self, number: int) -> TracedCopy:
+        step = self._run.steps[number]
         assert isinstance(step, TracedCopy)
-        return step.device.block
+        return step
 
     def _of(self, difference: HostDifference) -> Sequence[tuple[float, int, int, int]]:
         return self._copies.get(difference.device - difference.address, ())
@@ -127,9 +153,7 @@ class _Search:
 
     def _copies_after(self, difference: HostDifference) -> Iterator[tuple[float, int]]:
         """The copies that make what it is about equal again, and when."""
-        first = max(difference.address, min((start for start, _ in difference.pages), default=difference.address))
-        array_end = difference.address + difference.bytes
-        last = min(array_end, max((end for _, end in difference.pages), default=array_end))
+        first, last = _extent(difference)
         copies = self._of(difference)
         for t, start, end, number in copies[bisect_left(copies, (difference.since,)) :]:
             if t > difference.since and start <= first and last <= end:
@@ -140,17 +164,50 @@ class _Search:
 
     def _hazard(self, difference: HostDifference, equal: int) -> ShadowHazard | None:
         if difference.kind == "changed":
-            return self._of_change(difference, self._block(equal))
+            return self._of_change(difference, self._copy(equal))
         return difference.kind  # type: ignore[return-value]
 
-    def _of_change(self, difference: HostDifference, block: int) -> ShadowHazard | None:
+    def _is_unseen(self, difference: HostDifference, equal: TracedCopy) -> bool:
+        """Whether a difference may have been overlooked."""
+        if difference.kind != "unseen":
+            return difference.is_partial or difference.was_gone
+        start, end = _on_device(difference, equal)
+        return any(
+            difference.copied < t < difference.t and first < end and start < last
+            for block in (equal.device.block, _ANY)
+            for t, first, last in (*self._launches.get(block, ()), *self._fills.get(block, ()))
+        )
+
+    def _of_change(self, difference: HostDifference, equal: TracedCopy) -> ShadowHazard | None:
         """What the CPU changed matters to kernels that may still run, and to those that run before the next copy."""
         since = difference.since
         waited = self._waits[place - 1] if (place := bisect_right(self._waits, since)) else 0.0
-        until = next((t for t, _ in self._copies_after(difference)), float("inf"))
-        for launches in (self._launches.get(block, ()), self._any):
-            if bisect_right(launches, since) > bisect_right(launches, waited):
-                return "running"
-            if (place := bisect_right(launches, since)) < len(launches) and launches[place] < until:
-                return "written"
-        return None
+        until = next((t for t, _ in self._copies_after(difference)), inf)
+        start, end = _on_device(difference, equal)
+        used: ShadowHazard | None = None
+        for block in (equal.device.block, _ANY):
+            launches = self._launches.get(block, [])
+            for t, first, last in launches[bisect_right(launches, (waited, _END, _END)) :]:
+                if t >= until:
+                    break
+                if first < end and start < last:
+                    if t <= since:
+                        return "running"
+                    used = "written"
+                    break
+        return used
+
+
+def _extent(difference: HostDifference) -> tuple[int, int]:
+    """The bytes of the array, from the first page of it that is known to the last one."""
+    end = difference.address + difference.bytes
+    first = min((start for start, _ in difference.pages), default=difference.address)
+    last = max((page_end for _, page_end in difference.pages), default=end)
+    return max(difference.address, first), min(end, last)
+
+
+def _on_device(difference: HostDifference, equal: TracedCopy) -> tuple[int, int]:
+    """The same bytes in the block."""
+    host = equal.call.target if equal.way == "d2h" else equal.call.source
+    first, last = _extent(difference)
+    return equal.device.start + first - host, equal.device.start + last - host
