@@ -132,6 +132,7 @@ void Shadow::copies(Moment at, const HostSide& side) noexcept {
             if (!side.is_target && array.device - array.bytes.start == side.device - side.address)
                 find_restored(array, side, at);
             array.is_copying = true;
+            if (side.is_target) release(common(named, array.bytes));
         });
     });
 }
@@ -243,6 +244,12 @@ void Shadow::look(Moment at) {
         tracker_.forget(range);
         next = tracked_.erase(next);
     }
+    std::vector<PageRange> cooled;
+    std::vector<Array*> of;
+    for (auto& [end, array] : arrays_)
+        if (!array.is_gone && array.is_cool) cooled.push_back(array.whole), of.push_back(&array);
+    const std::vector<std::uint64_t> bytes = touched(cooled);
+    for (std::size_t i = 0; i < of.size(); ++i) of[i]->touched = bytes[i];
     for (auto& [end, array] : arrays_) {
         if (array.is_gone || array.is_copying || array.is_awaiting) continue;
         const std::vector<PageRange> own = common(fresh, array.pages);
@@ -253,8 +260,18 @@ void Shadow::look(Moment at) {
         compare(array, own, at);
     }
     for (auto& [end, array] : arrays_)
-        if (!array.is_gone && !array.is_copying && array.whole.bytes() != 0) array.is_cool = cool(array.whole);
+        if (!array.is_gone && !array.is_copying && !array.is_cool && array.whole.bytes() != 0)
+            array.is_cool = cool(array.whole);
     last_look_ = at;
+}
+
+// A copy into protected pages would take a fault for each.
+void Shadow::release(PageRange bytes) {
+    const std::uint64_t page = tracker_.page_bytes();
+    for (const auto& [end, range] : tracked_)
+        if (const PageRange both = common(range, {bytes.start / page * page, (bytes.end + page - 1) / page * page});
+            both.bytes() != 0)
+            tracker_.release(both, 0);
 }
 
 // Parts of a huge page are not touched alone, until it is split, as it is where only a part is cooled.
@@ -262,73 +279,87 @@ bool Shadow::cool(PageRange pages) {
     constexpr std::uint64_t huge = 2 << 20;
     for (std::uint64_t part = pages.start / huge * huge; part < pages.end; part += huge)
         if (part >= pages.start && part + huge <= pages.end) tracker_.cool({part, part + tracker_.page_bytes()});
-    std::vector<PageRange> found;
-    return tracker_.cool(pages) && (!has_forked || touched_bytes({pages}, found) == 0);  // a child may share them
+    return tracker_.cool(pages) && (!has_forked || touched({pages}).front() == 0);  // a child may share them
 }
 
-// How many bytes of some pages were touched since they were cooled; and in which of the ranges.
-std::uint64_t Shadow::touched_bytes(const std::vector<PageRange>& among, std::vector<PageRange>& found) {
-    std::uint64_t bytes = 0;
-    for (std::size_t at = 0; at < among.size(); at += most_apart) {
-        const std::span<const PageRange> some = std::span(among).subspan(at, std::min(most_apart, among.size() - at));
-        for (const PageRange& range : some) tracker_.set_apart(range, true);
-        const auto touched = tracker_.touched(some);
-        for (const PageRange& range : some) tracker_.set_apart(range, false);
-        for (std::size_t i = 0; i < some.size(); ++i)
-            if (touched[i].value_or(0) != 0) bytes += *touched[i], found.push_back(some[i]);
+// How many bytes of each range, which are in order, were touched since they were cooled. Neighbours are looked at one
+// after the other, since marks that are equal make one mapping of them.
+std::vector<std::uint64_t> Shadow::touched(const std::vector<PageRange>& ranges) {
+    std::vector<std::uint64_t> bytes(ranges.size());
+    std::vector<std::size_t> groups[2];
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const bool is_neighbour = i > 0 && ranges[i - 1].end == ranges[i].start;
+        groups[is_neighbour && !groups[0].empty() && groups[0].back() == i - 1 ? 1 : 0].push_back(i);
     }
+    std::vector<PageRange> some;
+    for (const std::vector<std::size_t>& group : groups)
+        for (std::size_t at = 0; at < group.size(); at += most_apart) {
+            const std::size_t count = std::min(most_apart, group.size() - at);
+            some.clear();
+            for (std::size_t i = 0; i < count; ++i) some.push_back(ranges[group[at + i]]);
+            for (const PageRange& range : some) tracker_.set_apart(range, true);
+            const auto found = tracker_.touched(some);
+            for (const PageRange& range : some) tracker_.set_apart(range, false);
+            for (std::size_t i = 0; i < count; ++i) bytes[group[at + i]] = found[i].value_or(0);
+        }
     return bytes;
 }
 
-// Which of some pages were touched since they were cooled. Neighbours are looked at one after the other, since marks
-// that are equal make one mapping of them.
-std::vector<PageRange> Shadow::touched_pages(const std::vector<PageRange>& among) {
-    const std::uint64_t page = tracker_.page_bytes();
-    std::vector<PageRange> parity[2], found;
-    for (const PageRange& range : among)
-        for (std::uint64_t at = range.start; at < range.end; at += page)
-            parity[at / page % 2].push_back({at, at + page});
-    for (const std::vector<PageRange>& pages : parity) {
-        std::vector<PageRange> some;
-        touched_bytes(pages, some);
-        merge_into(found, some);
-    }
+std::vector<PageRange> Shadow::touched_among(const std::vector<PageRange>& ranges) {
+    const std::vector<std::uint64_t> bytes = touched(ranges);
+    std::vector<PageRange> found;
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+        if (bytes[i] != 0) merge_into(found, std::span(ranges).subspan(i, 1));
     return found;
+}
+
+std::vector<PageRange> Shadow::pages_of(const std::vector<PageRange>& ranges) const {
+    const std::uint64_t page = tracker_.page_bytes();
+    std::vector<PageRange> pages;
+    for (const PageRange& range : ranges)
+        for (std::uint64_t at = range.start; at < range.end; at += page) pages.push_back({at, at + page});
+    return pages;
+}
+
+// Parts of some bytes, of which each is read into the same memory.
+std::vector<PageRange> Shadow::parts_of(PageRange bytes) {
+    std::vector<PageRange> parts;
+    while (bytes.bytes() != 0) {
+        parts.push_back({bytes.start, std::min(bytes.end, (bytes.start / at_once + 1) * at_once)});
+        bytes.start = parts.back().end;
+        part_.resize(std::max<std::size_t>(part_.size(), parts.back().bytes()));
+    }
+    return parts;
 }
 
 // Pages of which the block has other bytes than the array, though the CPU has not changed them.
 std::vector<PageRange> Shadow::newer_pages(Array& array, const std::vector<PageRange>& among,
                                            std::uint64_t& differing) {
     std::vector<PageRange> newer;
-    Bytes buffer;
     differing = 0;
-    for (const PageRange& part : among)
-        for (PageRange range{part.start, 0}; range.start < part.end; range.start = range.end) {
-            range.end = std::min(part.end, range.start + at_once);
-            const PageRange own = common(range, array.bytes);
-            if (own.bytes() == 0) continue;
-            buffer.resize(own.bytes());
+    for (const PageRange& pages : among)
+        for (const PageRange& part : parts_of(common(pages, array.bytes))) {
             if (read_device_ == nullptr ||
-                !read_device_(buffer.data(), array.device + (own.start - array.bytes.start), own.bytes())) {
+                !read_device_(part_.data(), array.device + (part.start - array.bytes.start), part.bytes())) {
                 write_unseen(array);
                 return newer;
             }
-            merge_into(newer, different_pages(array, own, buffer, differing));
+            merge_into(newer, different_pages(array, part, differing));
         }
     return newer;
 }
 
-// Pages of which the array had others than these bytes when they were looked at last, though the CPU has not changed
-// it.
-std::vector<PageRange> Shadow::different_pages(const Array& array, PageRange of, const Bytes& bytes,
-                                               std::uint64_t& differing) const {
+// Pages of a part that was read of which the array had other bytes when it was looked at last, though the CPU has not
+// changed them.
+std::vector<PageRange> Shadow::different_pages(const Array& array, PageRange part, std::uint64_t& differing) const {
     const std::uint64_t page = tracker_.page_bytes();
     std::vector<PageRange> pages;
-    for (std::uint64_t at = of.start / page * page; at < of.end; at += page) {
-        const PageRange part = common({at, at + page}, of);
+    for (std::uint64_t at = part.start / page * page; at < part.end; at += page) {
+        const PageRange bytes = common({at, at + page}, part);
         if (array.changes.contains(at)) continue;
-        const std::uint64_t different = count_different(
-            bytes.data() + (part.start - of.start), array.last.data() + (part.start - array.bytes.start), part.bytes());
+        const std::uint64_t different =
+            count_different(part_.data() + (bytes.start - part.start),
+                            array.last.data() + (bytes.start - array.bytes.start), bytes.bytes());
         if (different == 0) continue;
         differing += different;
         add_page(pages, at, page);
@@ -343,10 +374,8 @@ void Shadow::find_read(Array& array, const std::vector<PageRange>& written, Mome
         array.read = not_known;
         return;
     }
-    std::vector<PageRange> found;
-    const std::uint64_t touched = touched_bytes({array.whole}, found),
-                        of_writes = bytes_of(common(written, array.whole));
-    const std::uint64_t read = touched - std::min(touched, of_writes);
+    const std::uint64_t read = array.touched - std::min(array.touched, bytes_of(common(written, array.whole)));
+    array.is_cool = array.touched == 0;  // or it is cooled after this look
     if (array.read != not_known) array.read += read;
     if (array.has_device) {
         if (!array.is_device_newer || (read == 0 && array.reads.empty())) return;
@@ -360,9 +389,8 @@ void Shadow::find_read(Array& array, const std::vector<PageRange>& written, Mome
         if (read == 0) return;
         array.newer = newer;
     }
-    found.clear();
-    if (touched_bytes(without(array.newer, written), found) != 0) {
-        found = touched_pages(found);
+    if (std::vector<PageRange> found = touched_among(without(array.newer, written)); !found.empty()) {
+        found = touched_among(pages_of(found));
         std::uint64_t differing = 0;
         if (array.has_device) newer_pages(array, found, differing);
         write(array, What::read, last_look_, at, found, differing);
@@ -385,17 +413,13 @@ void Shadow::compare(Array& array, const std::vector<PageRange>& written, Moment
     std::vector<PageRange> changed;
     std::vector<std::uint64_t> pages;
     std::uint64_t differing = 0;
-    Bytes buffer;
-    for (const PageRange& part : written)
-        for (PageRange range{part.start, 0}; range.start < part.end; range.start = range.end) {
-            range.end = std::min(part.end, range.start + at_once);
-            const PageRange own = common(range, array.bytes);
-            buffer.resize(own.bytes());
-            if (!read_memory(own.start, buffer.data(), own.bytes())) return end(array, at, given_back);
-            for (std::uint64_t start = own.start / page * page; start < own.end; start += page) {
-                const PageRange bytes = common({start, start + page}, own);
+    for (const PageRange& fresh : written)
+        for (const PageRange& part : parts_of(common(fresh, array.bytes))) {
+            if (!read_memory(part.start, part_.data(), part.bytes())) return end(array, at, given_back);
+            for (std::uint64_t start = part.start / page * page; start < part.end; start += page) {
+                const PageRange bytes = common({start, start + page}, part);
                 char* const last = array.last.data() + (bytes.start - array.bytes.start);
-                const char* const now = buffer.data() + (bytes.start - own.start);
+                const char* const now = part_.data() + (bytes.start - part.start);
                 const std::uint64_t different = count_different(now, last, bytes.bytes());
                 if (different == 0) continue;
                 differing += different;
@@ -435,15 +459,17 @@ void Shadow::find_restored(Array& array, const HostSide& side, Moment at) {
 void Shadow::after_copy(Array& array, PageRange side, bool is_back, Moment at) {
     const std::uint64_t page = tracker_.page_bytes();
     const PageRange own = common(side, array.bytes);
-    Bytes now(own.bytes());
-    if (!read_memory(own.start, now.data(), now.size())) return end(array, at, given_back);
-    if (is_back) find_replaced(array, own, now, at);
-    if (is_back && !array.reads.empty()) {
-        std::uint64_t differing = 0;
-        const std::vector<PageRange> newer = different_pages(array, own, now, differing);
-        write_reads(array, newer, differing);
+    std::uint64_t differing = 0;
+    std::vector<PageRange> newer;
+    std::vector<Lost> lost;
+    for (const PageRange& part : parts_of(own)) {
+        if (!read_memory(part.start, part_.data(), part.bytes())) return end(array, at, given_back);
+        if (is_back) find_replaced(array, part, lost);
+        if (is_back && !array.reads.empty()) merge_into(newer, different_pages(array, part, differing));
+        std::memcpy(array.last.data() + (part.start - array.bytes.start), part_.data(), part.bytes());
     }
-    std::memcpy(array.last.data() + (own.start - array.bytes.start), now.data(), now.size());
+    if (is_back) write_reads(array, newer, differing);
+    for (const Lost& each : lost) write(array, What::replaced, each.since, at, each.pages, each.differing, each.site);
     for (auto next = array.changes.lower_bound(own.start / page * page);
          next != array.changes.end() && next->first < own.end;) {
         const PageRange bytes = common({next->first, next->first + page}, array.bytes);
@@ -462,40 +488,31 @@ void Shadow::after_copy(Array& array, PageRange side, bool is_back, Moment at) {
     array.copied = monotonic_ns();
 }
 
-// After a copy to the host. now: the array's bytes; `last` has those before the copy. What the CPU changed after the
-// last wait is newer than what kernels wrote; what it changed before is lost where they have not written.
-void Shadow::find_replaced(const Array& array, PageRange side, const Bytes& now, Moment at) {
-    struct Lost {
-        std::vector<PageRange> pages;
-        std::uint64_t differing = 0;
-        const Change* change = nullptr;
-    };
+// After a copy to the host, of a part that was read; `last` has the bytes before the copy. What the CPU changed after
+// the last wait is newer than what kernels wrote; what it changed before is lost where they have not written.
+void Shadow::find_replaced(const Array& array, PageRange part, std::vector<Lost>& lost) const {
     const std::uint64_t page = tracker_.page_bytes();
-    std::map<std::pair<std::uint64_t, std::uint32_t>, Lost> by_time;
-    for (const auto& [start, change] : array.changes) {
-        const PageRange all = common({start, start + page}, array.bytes), bytes = common(all, side);
+    for (auto next = array.changes.lower_bound(part.start / page * page);
+         next != array.changes.end() && next->first < part.end; ++next) {
+        const auto& [start, change] = *next;
+        const PageRange all = common({start, start + page}, array.bytes), bytes = common(all, part);
         const bool is_last = last_wait_.time >= last_launch_ && change.since.time >= last_wait_.time;
-        const auto count_lost = [&](PageRange word) {
-            const char* const equal = change.equal.data() + (word.start - all.start);
-            const char* const before = array.last.data() + (word.start - array.bytes.start);
-            const char* const after = now.data() + (word.start - side.start);
-            if (!is_last && std::memcmp(equal, after, word.bytes()) != 0) return std::uint64_t(0);
-            if (std::memcmp(equal, before, word.bytes()) == 0) return std::uint64_t(0);
-            return count_different(before, after, word.bytes());
-        };
         std::uint64_t differing = 0;
         for (PageRange word{bytes.start, 0}; word.start < bytes.end; word.start = word.end) {
             word.end = std::min(bytes.end, (word.start / number_bytes + 1) * number_bytes);
-            differing += count_lost(word);
+            const char* const equal = change.equal.data() + (word.start - all.start);
+            const char* const before = array.last.data() + (word.start - array.bytes.start);
+            const char* const after = part_.data() + (word.start - part.start);
+            const bool is_changed = std::memcmp(equal, before, word.bytes()) != 0;
+            if (is_changed && (is_last || std::memcmp(equal, after, word.bytes()) == 0))
+                differing += count_different(before, after, word.bytes());
         }
         if (differing == 0) continue;
-        Lost& lost = by_time[{change.since.time, change.site}];
-        lost.differing += differing;
-        lost.change = &change;
-        add_page(lost.pages, start, page);
+        if (lost.empty() || lost.back().since.time != change.since.time || lost.back().site != change.site)
+            lost.push_back({change.since, change.site, {}, 0});
+        lost.back().differing += differing;
+        add_page(lost.back().pages, start, page);
     }
-    for (const auto& [key, lost] : by_time)
-        write(array, What::replaced, lost.change->since, at, lost.pages, lost.differing, lost.change->site);
 }
 
 // The array that a copy names. What copies joined with another block, or at other offsets, is one no more.

@@ -59,6 +59,14 @@ class Shadow final : public CopyWatch {
         std::uint64_t bytes;
     };
 
+    // What the CPU changed and a copy replaced.
+    struct Lost {
+        Moment since;
+        std::uint32_t site;
+        std::vector<PageRange> pages;
+        std::uint64_t differing;
+    };
+
     // What copies join. Two arrays may have a page in common, but no byte.
     struct Array {
         PageRange bytes{}, pages{}, whole{};  // pages that it has a part of; those that it has alone
@@ -78,6 +86,7 @@ class Shadow final : public CopyWatch {
         std::vector<PageRange> newer;
         std::vector<ReadTime> reads;  // before the block could be asked
         bool is_cool = false;
+        std::uint64_t touched = 0;  // bytes of the whole pages, at this look
         bool is_gone = false;
     };
 
@@ -86,18 +95,20 @@ class Shadow final : public CopyWatch {
     template <class Do>
     void each_within(PageRange range, Do&& act);
     void look(Moment at);
+    void release(PageRange bytes);
     bool cool(PageRange pages);
-    std::uint64_t touched_bytes(const std::vector<PageRange>& among, std::vector<PageRange>& found);
-    std::vector<PageRange> touched_pages(const std::vector<PageRange>& among);
+    std::vector<std::uint64_t> touched(const std::vector<PageRange>& ranges);
+    std::vector<PageRange> touched_among(const std::vector<PageRange>& ranges);
+    std::vector<PageRange> pages_of(const std::vector<PageRange>& ranges) const;
     std::vector<PageRange> newer_pages(Array& array, const std::vector<PageRange>& among, std::uint64_t& differing);
-    std::vector<PageRange> different_pages(const Array& array, PageRange of, const Bytes& bytes,
-                                           std::uint64_t& differing) const;
+    std::vector<PageRange> parts_of(PageRange bytes);
+    std::vector<PageRange> different_pages(const Array& array, PageRange part, std::uint64_t& differing) const;
     void write_reads(Array& array, const std::vector<PageRange>& newer, std::uint64_t differing);
     void find_read(Array& array, const std::vector<PageRange>& written, Moment at);
     void compare(Array& array, const std::vector<PageRange>& written, Moment at);
     std::uint32_t site_of_write(const std::vector<PageRange>& pages);
     void find_restored(Array& array, const HostSide& side, Moment at);
-    void find_replaced(const Array& array, PageRange side, const Bytes& now, Moment at);
+    void find_replaced(const Array& array, PageRange part, std::vector<Lost>& lost) const;
     void after_copy(Array& array, PageRange side, bool is_back, Moment at);
     Array& array_of(const HostSide& side, Moment at);
     bool track(PageRange pages);
@@ -116,6 +127,7 @@ class Shadow final : public CopyWatch {
     WriteFaults faults_;
     ReadDevice read_device_;
     std::mutex mutex_;
+    Bytes part_;                                  // that was read last
     std::map<std::uint64_t, Array> arrays_;       // by the end of their bytes
     std::map<std::uint64_t, PageRange> tracked_;  // by the end
     std::set<std::uint32_t> running_;             // streams with work since they were waited for
