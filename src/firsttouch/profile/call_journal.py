@@ -74,7 +74,7 @@ _CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
 _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
 """Flags of a move, besides the first two."""
 _DIFFERENCES: tuple[DifferenceKind, ...] = get_args(DifferenceKind)
-_SOME, _NOT_ALL, _GIVEN_BACK = 1, 2, 4
+_SOME, _NOT_ALL, _GIVEN_BACK, _IN_HEAP = 1, 2, 4, 8
 """Flags of a difference."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
@@ -637,6 +637,7 @@ class _CallReader(JournalReader):
                 some=bool(record.flags & _SOME),
                 is_partial=bool(record.flags & _NOT_ALL),
                 was_gone=bool(record.flags & _GIVEN_BACK),
+                in_heap=bool(record.flags & _IN_HEAP),
             )
         )
 

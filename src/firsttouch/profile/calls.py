@@ -211,7 +211,8 @@ class HostDifference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changed, the calls around that are `after` and the copy. site: of the instruction that
     first wrote one of the pages, and its callers; () if it is not known. pages: [start, end) of addresses. differing:
     bytes. some: only some of the pages were read, it is not known which. is_partial: not everything was looked at;
-    was_gone: the memory was given back after the last look.
+    was_gone: the memory was given back after the last look. in_heap: it is in a heap of malloc, where it stays mapped
+    when it is given back.
     """
 
     kind: DifferenceKind
@@ -229,6 +230,7 @@ class HostDifference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     some: bool = False
     is_partial: bool = False
     was_gone: bool = False
+    in_heap: bool = False
 
 
 class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <iterator>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -22,7 +25,7 @@ constexpr std::size_t most_pieces = 8192, most_apart = 1024, most_arrays = 4096;
 constexpr std::uint64_t number_bytes = 8;              // that a kernel is taken to write at once
 constexpr std::size_t at_once = 16 << 20;              // bytes that are compared
 constexpr std::uint32_t was_gone = 2, began_late = 4;  // flags of HostRecord
-constexpr std::uint8_t some_of_pages = 1, not_all_looked_at = 2, given_back = 4;  // of DifferenceRecord
+constexpr std::uint8_t some_of_pages = 1, not_all_looked_at = 2, given_back = 4, in_heap = 8;  // of DifferenceRecord
 constexpr std::uint64_t not_known = ~std::uint64_t(0);
 
 std::atomic<bool> has_forked{false};
@@ -76,6 +79,21 @@ bool read_memory(std::uint64_t from, char* into, std::size_t bytes) {
         at += std::size_t(got);
     }
     return true;
+}
+
+// Whether an address is in a heap of malloc, where memory that is given back stays mapped.
+bool is_in_heap(std::uint64_t address) {
+    constexpr std::uint64_t arena = 64 << 20;  // to which glibc aligns the heaps of its arenas
+    std::ifstream maps("/proc/self/maps");
+    PageRange joined{0, 0};
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long long start = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%llx-%llx", &start, &end) != 2) return false;
+        joined = {joined.end == start ? joined.start : start, end};
+        if (address < start || address >= end) continue;
+        return line.ends_with("[heap]") || (joined.start % arena == 0 && address - joined.start < arena);
+    }
+    return false;
 }
 
 std::uint64_t count_different(const char* a, const char* b, std::size_t bytes) {
@@ -540,6 +558,7 @@ Shadow::Array& Shadow::array_of(const HostSide& side, Moment at) {
     made.whole.end = std::max(made.whole.start, made.whole.end);
     made.last.resize(bytes.bytes());
     made.equal_since = at.time;
+    made.is_in_heap = is_in_heap(bytes.start);
     made.is_gone = arrays_.size() >= most_arrays || !read_memory(bytes.start, made.last.data(), made.last.size());
     for (Array* const array : joined) {
         std::memcpy(made.last.data() + (array->bytes.start - bytes.start), array->last.data(), array->last.size());
@@ -615,7 +634,7 @@ void Shadow::write(const Array& array, What what, Moment since, Moment until, co
                                   .site = site,
                                   .pieces = std::uint32_t(pieces.size()),
                                   .what = std::uint8_t(what),
-                                  .flags = flags,
+                                  .flags = std::uint8_t(flags | (array.is_in_heap ? in_heap : 0)),
                                   .unused = {}};
     journal_.append(Kind::difference, {Journal::bytes_of(record), content_of(pieces)});
 }

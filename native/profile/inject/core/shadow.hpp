@@ -87,6 +87,7 @@ class Shadow final : public CopyWatch {
         std::vector<ReadTime> reads;  // before the block could be asked
         bool is_cool = false;
         std::uint64_t touched = 0;  // bytes of the whole pages, at this look
+        bool is_in_heap = false;
         bool is_gone = false;
     };
 

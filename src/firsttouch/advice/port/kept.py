@@ -96,7 +96,7 @@ def kept_arrays(run: TracedRun, partners: Partners, sites: CopySites, apart: Ite
     if (shadow := run.once(shadow_run)) is not None:
         for seen in shadow.found:
             if seen.hazard != "restored" and isinstance(copy := run.steps[seen.copy], TracedCopy):
-                reason: KeptBecause = "read" if seen.difference.some else "differs"
+                reason: KeptBecause = "differs" if seen.is_certain else "read" if seen.hazard == "read" else "rewritten"
                 kept.reasons.setdefault(sites.of(copy), reason)
     while True:
         look = _Look(run, partners, sites, kept, apart)

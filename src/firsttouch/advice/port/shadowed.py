@@ -31,7 +31,8 @@ _ANY, _END = -1, 1 << 64
 @dataclass(frozen=True)
 class SeenDifference:
     """A hazard. copy: the number of the step that made both sides equal last; block: that it copies from or to; of
-    "restored", `step` is the copy that brings old bytes back, else the same.
+    "restored", `step` is the copy that brings old bytes back, else the same. is_certain: the bytes were the array's, not
+    those of what has its place after it was freed, and it is known which pages were read.
     """
 
     hazard: ShadowHazard
@@ -39,6 +40,7 @@ class SeenDifference:
     copy: int
     block: int
     step: int
+    is_certain: bool
 
 
 @dataclass
@@ -62,10 +64,10 @@ class ShadowRun:
 
 def shadow_run(run: TracedRun) -> ShadowRun | None:
     """None if there was none. Take it with `run.once`."""
-    return _Search(run).go() if run.differences is not None else None
+    return _DifferenceSearch(run).go() if run.differences is not None else None
 
 
-class _Search:
+class _DifferenceSearch:
     def __init__(self, run: TracedRun) -> None:
         self._run = run
         self._copies: defaultdict[int, list[tuple[float, int, int, int]]] = defaultdict(list)
@@ -124,7 +126,10 @@ class _Search:
             if equal is not None and (hazard := self._hazard(difference, equal)) is not None:
                 step = self._next_copy(difference) if hazard == "restored" else equal
                 block = self._copy(equal).device.block
-                shadow.found.append(SeenDifference(hazard, difference, equal, block, equal if step is None else step))
+                seen = SeenDifference(
+                    hazard, difference, equal, block, equal if step is None else step, self._is_certain(difference)
+                )
+                shadow.found.append(seen)
         for distance, copies in self._copies.items():
             for _, start, end, number in copies:
                 block = self._copy(number).device.block
@@ -166,6 +171,15 @@ class _Search:
         if difference.kind == "changed":
             return self._of_change(difference, self._copy(equal))
         return difference.kind  # type: ignore[return-value]
+
+    def _is_certain(self, difference: HostDifference) -> bool:
+        """Whether these were bytes of the array: what a later copy names was not given back before."""
+        if difference.some:
+            return False
+        return not difference.in_heap or any(
+            t > difference.since and start < difference.address + difference.bytes and difference.address < end
+            for t, start, end, _ in self._of(difference)
+        )
 
     def _is_unseen(self, difference: HostDifference, equal: TracedCopy) -> bool:
         """Whether a difference may have been overlooked."""

@@ -11,6 +11,8 @@ from firsttouch.profile.calls import HostDifference
 from firsttouch.profile.recorded import CallSite
 from firsttouch.program.trace import TracedCopy
 
+_FREED = "the array was freed before, and its memory holds something else"
+
 
 class BothSides(Rule):
     """What would be other bytes for the CPU or a kernel if both were one memory."""
@@ -20,12 +22,12 @@ class BothSides(Rule):
     words = {
         "read": FindingWords(
             "the CPU reads its array {at} while the block has newer bytes",
-            "it reads only what the kernel left as it was",
+            "it reads only what the kernel left as it was, or the array was freed before",
         ),
-        "written": FindingWords("the CPU writes its array {at} between the copy and the launch"),
-        "running": FindingWords("the CPU writes its array {at} while a kernel may run"),
-        "replaced": FindingWords("the CPU's bytes, written {at}, are replaced by a copy"),
-        "restored": FindingWords("a copy brings back old bytes after a launch", is_note=True),
+        "written": FindingWords("the CPU writes its array {at} between the copy and the launch", _FREED),
+        "running": FindingWords("the CPU writes its array {at} while a kernel may run", _FREED),
+        "replaced": FindingWords("the CPU's bytes, written {at}, are replaced by a copy", _FREED),
+        "restored": FindingWords("a copy brings back old bytes after a launch", _FREED, is_note=True),
     }
     strategy = "keep the array and its copies apart, or let each side use them only when the other has ended"
     chapter = "use-of-both-sides"
@@ -41,7 +43,7 @@ class BothSides(Rule):
         assert isinstance(step, TracedCopy)
         place = places.of(in_program(difference.site) or step.call.site)
         grounds = {} if seen.hazard == "restored" else {"at": at(difference, places)}
-        certainty: FindingCertainty = "likely" if difference.some else "seen"
+        certainty: FindingCertainty = "seen" if seen.is_certain else "likely"
         row = self.row(seen.hazard, certainty, (seen.block, place), **grounds)
         row.add(
             seen.step, difference.differing or sum(end - start for start, end in difference.pages), place, seen.block
@@ -51,8 +53,7 @@ class BothSides(Rule):
 def seen_text(seen: SeenDifference, places: Places) -> str:
     """What was seen, in a sentence without its end."""
     words = BothSides.words[seen.hazard]
-    unless = f", unless {words.unless}" if seen.difference.some else ""
-    return f"{words.text.format(at=at(seen.difference, places))}{unless}"
+    return words.text.format(at=at(seen.difference, places))
 
 
 def at(difference: HostDifference, places: Places) -> str:
