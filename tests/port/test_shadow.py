@@ -166,6 +166,7 @@ def test_the_answer_says_what_the_shadow_saw(cuda: PlayedCuda, tmp_path: Path, m
     done = call("port", tmp_path / "out1")
     (told,) = [text for text in done.stdout.splitlines() if text.startswith("shadow")]
     assert_states(told, "1 difference", "3 arrays")
+    assert call("report", tmp_path / "out1").returncode == 0
     assert "1 difference from one memory" in (tmp_path / "out1/report.html").read_text()
 
 

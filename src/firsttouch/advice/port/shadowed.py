@@ -31,8 +31,8 @@ _ANY, _END = -1, 1 << 64
 @dataclass(frozen=True)
 class SeenDifference:
     """A hazard. copy: the number of the step that made both sides equal last; block: that it copies from or to; of
-    "restored", `step` is the copy that brings old bytes back, else the same. is_certain: the bytes were the array's, not
-    those of what has its place after it was freed, and it is known which pages were read.
+    "restored", `step` is the copy that brings old bytes back, else the same. is_certain: the bytes were the array's,
+    not those of what has its place after it was freed, and it is known which pages were read.
     """
 
     hazard: ShadowHazard
