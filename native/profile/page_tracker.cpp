@@ -247,6 +247,12 @@ bool PageTracker::cool(PageRange range) noexcept {
     return madvise(reinterpret_cast<void*>(range.start), range.bytes(), cold) == 0;
 }
 
+// By a mark that differs from that of its neighbours. What it means, to leave pages out of core files, ends right
+// after.
+void PageTracker::set_apart(PageRange range, bool is_apart) noexcept {
+    madvise(reinterpret_cast<void*>(range.start), range.bytes(), is_apart ? MADV_DONTDUMP : MADV_DODUMP);
+}
+
 std::vector<std::optional<std::uint64_t>> PageTracker::touched(std::span<const PageRange> ranges) {
     TouchedSums sums(ranges);
     const File smaps("/proc/self/smaps");

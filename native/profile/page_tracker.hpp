@@ -59,6 +59,9 @@ class PageTracker {
     bool written(PageRange range, bool again, std::vector<PageRange>& into);
     // From now on, all of its pages count as not touched. False also where the kernel refuses that for this memory.
     bool cool(PageRange range) noexcept;
+    // Makes a mapping of its own of a range, or lets it be a part of what is around it again, so that `touched` tells
+    // of it alone. What was touched before still counts.
+    void set_apart(PageRange range, bool is_apart) noexcept;
     // Bytes of the pages of each range that were touched since it was cooled; nullopt: not known. The ranges must be in
     // order and tracked as they are.
     std::vector<std::optional<std::uint64_t>> touched(std::span<const PageRange> ranges);

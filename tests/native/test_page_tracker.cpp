@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -121,6 +122,20 @@ TEST_P(TrackedPages, TouchesSinceItWasCooled) {
         sum = static_cast<char>(sum + reinterpret_cast<char*>(range_.start)[i * size_]);
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), pages * size_);
     EXPECT_EQ(written(false), std::set<std::uint64_t>());
+}
+
+TEST_P(TrackedPages, ARangeThatIsSetApartLaterTellsOfItsTouchesAlone) {
+    if (GetParam().advice == MADV_HUGEPAGE) return;  // pages of which are not touched alone
+    ASSERT_TRUE(tracker_->cool(range_));
+    for (std::uint64_t page = 10; page < 20; ++page)
+        static_cast<void>(reinterpret_cast<volatile char*>(range_.start)[page * size_]);
+    const PageRange read{range_.start + 10 * size_, range_.start + 20 * size_},
+        unread{range_.start + 21 * size_, range_.start + 31 * size_};
+    for (const PageRange& range : {read, unread}) tracker_->set_apart(range, true);
+    const std::vector ranges{read, unread};
+    EXPECT_EQ(tracker_->touched(ranges), (std::vector<std::optional<std::uint64_t>>{read.bytes(), 0}));
+    for (const PageRange& range : ranges) tracker_->set_apart(range, false);
+    EXPECT_EQ(tracker_->touched(std::vector{range_}), (std::vector<std::optional<std::uint64_t>>{read.bytes()}));
 }
 
 TEST_P(TrackedPages, AReleasedRangeIsWrittenFromThenOn) {

@@ -18,6 +18,7 @@ from tests.profile import injected
 from tests.schemas import assert_valid
 from tests.texts import assert_states
 
+from firsttouch import _core
 from firsttouch.advice.tried.recorded import Known, NotedBlock, ProcessNotes, name_as
 
 UNIFIED = ("managed", "managed+advise", "managed+prefetch", "pinned", "system")
@@ -304,6 +305,32 @@ def test_no_strategy_changes_what_a_program_with_a_hazard_puts_out(tried: Try, p
             assert row["status"] == "ok"
 
 
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+@pytest.mark.parametrize(
+    ("program", "reason", "facts"),
+    [
+        ("reads_old", "shadow", ["reads its array", "newer bytes"]),
+        ("writes_early", "shadow", ["writes its array at tried.cpp:", "between the copy and the launch"]),
+        ("scratch", "shadow", ["writes its array at tried.cpp:", "while a kernel may run"]),
+        ("restores", "restoring", ["old bytes"]),
+    ],
+)
+def test_the_shadow_refuses_a_hazard_by_its_line(tried: Try, program: str, reason: str, facts: list[str]) -> None:
+    found = tried(program, strategies=("managed",))
+    assert found["shadow"]["differences"] > 0
+    (text,) = {row["text"] for row in found["apart"] if row["reason"] == reason}
+    assert_states(text, *facts)
+    assert rows(found)["managed"]["status"] == "impossible"
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+def test_what_the_trace_has_in_doubt_is_tried_where_the_shadow_sees_no_difference(tried: Try) -> None:
+    """The kernel's name does not tell that it only reads what the CPU reads again."""
+    found = tried("rereads", strategies=("managed",))
+    assert (pairs(found), found["shadow"]["differences"], found["apart"]) == (2, 0, [])
+    assert rows(found)["managed"]["status"] == "ok"
+
+
 @pytest.mark.parametrize(
     ("program", "facts"), [("swapped", ["keeps apart"]), ("forks", ["forks"]), ("foreign", ["keeps apart"])]
 )
@@ -495,10 +522,16 @@ def test_it_says_which_step_took_how_long(tried: Try) -> None:
     assert [name for name in names if name in first] == first
 
 
-def test_a_program_that_fails_is_not_tried(tried: Try) -> None:
-    found = tried("fails")
+def test_the_status_of_a_program_that_always_fails_alike_is_compared_as_its_other_outputs(tried: Try) -> None:
+    found = tried("fails", ("managed",))
+    assert_all_ran(found, "fails")
+    assert [row["compared"] for row in found["outputs"] if "status" in row["name"]] == ["all"]
+
+
+def test_a_program_that_a_signal_ends_is_not_tried(tried: Try) -> None:
+    found = tried("aborts")
     assert found["status"] == 2
-    assert_states(found["error"]["message"], "status 5")
+    assert_states(found["error"]["message"], "status 134")
 
 
 @pytest.mark.parametrize(
@@ -558,6 +591,20 @@ def test_less_common_calls_of_hip_do_and_answer_as_in_the_plain_run(tried_hip: T
 )
 def test_less_common_calls_of_hip_that_the_plan_does_not_have_end_the_run(tried_hip: Try, program: str) -> None:
     assert rows(tried_hip(program, ("managed",), "tried_calls"))["managed"]["status"] == "left the plan"
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [("reads_old", "shadow"), ("writes_early", "shadow"), ("scratch", "shadow"), ("restores", "restoring")],
+)
+def test_the_shadow_refuses_a_hazard_with_hip(tried_hip: Try, program: str, reason: str) -> None:
+    assert reason in {row["reason"] for row in tried_hip(program, ("managed",))["apart"]}
+
+
+@pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
+def test_the_shadow_clears_a_doubt_with_hip(tried_hip: Try) -> None:
+    assert pairs(tried_hip("rereads", ("managed",))) == 2
 
 
 @pytest.mark.parametrize("program", ["swapped", "forks", "foreign", "foreign_rows"])

@@ -369,7 +369,7 @@ def test_a_record_that_contradicts_itself_is_refused(record: str, fields: dict[s
 
 
 def test_each_field_is_where_the_compiler_has_it():
-    layout = _core.journal_layout(4)
+    layout = _core.journal_layout(5)
     compiled = _core.journal_offsets()
     assert layout.keys() == compiled.keys()
     for name, (_, form, fields) in layout.items():

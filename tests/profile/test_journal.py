@@ -79,8 +79,8 @@ def test_a_journal_is_read_up_to_where_it_ends(tmp_path: Path):
     ("content", "sentence"),
     [
         (b"ELF" * 100, "is no journal of firsttouch"),
-        (header(version=5), "has version 5 of the format; versions up to 4 are read"),
-        (header(version=0), "has version 0 of the format; versions up to 4 are read"),
+        (header(version=6), "has version 6 of the format; versions up to 5 are read"),
+        (header(version=0), "has version 0 of the format; versions up to 5 are read"),
         (header(header_bytes=3), "has a broken header"),
         (header(header_bytes=1 << 30), "has a broken header"),
         (header() + struct.pack("<IHxx", 9, 1) + bytes(100), "has a record of 9 bytes"),

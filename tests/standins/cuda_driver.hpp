@@ -84,6 +84,7 @@ int release_pinned(void* address);
 int lock(void* address, std::size_t bytes, unsigned flags);
 int unlock(void* address);
 int copy(const Copy& copy);
+int copy_now(Address target, Address source, std::size_t bytes);
 int copy_rows(const Copy& copy, const Rows& rows);
 int copy_slices(const firsttouch::cupti::Copy3D& slices);
 int copy_between(Address target, Address source, std::size_t bytes);  // contexts

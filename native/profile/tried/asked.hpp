@@ -13,6 +13,7 @@
 namespace firsttouch::tried {
 
 inline std::uint64_t hash_of(Address address, std::size_t bytes) {
+    if (settings().has_shadow) return 0;  // which would take the look for the program's
     const auto* next = reinterpret_cast<const unsigned char*>(address);
     std::uint64_t hash = bytes, word = 0;
     for (; bytes >= sizeof word; bytes -= sizeof word, next += sizeof word) {

@@ -115,6 +115,7 @@ __attribute__((constructor)) void begin() {
     at_quick_exit(finish);
     if (strcmp(asked, "none") == 0) return;
     settings().checks = is_set("FIRSTTOUCH_TRY_CHECK");
+    settings().has_shadow = is_set("FIRSTTOUCH_SHADOW");
     if (is_set("FIRSTTOUCH_TRY_MOST")) settings().most_managed = strtoull(getenv("FIRSTTOUCH_TRY_MOST"), nullptr, 10);
     pthread_atfork(before_fork, nullptr, in_child);
     if (strcmp(asked, "record") == 0) {

@@ -51,6 +51,7 @@ struct Settings {
     Mode mode = Mode::off;
     Strategy strategy = Strategy::none;
     bool checks = false;  // the bytes of copies are noted
+    bool has_shadow = false;
     int device = 0;
     bool is_hip = false;
     std::uint64_t least = 64 << 10, most_managed = 0;  // bytes; 0: what the device has free

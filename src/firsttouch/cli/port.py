@@ -117,6 +117,12 @@ def _command_line(
     check_copies: Annotated[
         bool, typer.Option("--check-copies", help="Compare all bytes of repeated copies, not just a part.")
     ] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow", help="Look for what differs if arrays and buffers are one memory, at every call; slow."
+        ),
+    ] = False,
     program: Annotated[
         bool,
         typer.Option(
@@ -144,7 +150,8 @@ def _command_line(
     if directory is not None:
         if unused_options := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
                                               ("--faults", faults), ("--exact", exact),
-                                              ("--check-copies", check_copies)) if value]:  # fmt: skip
+                                              ("--check-copies", check_copies),
+                                              ("--shadow", shadow)) if value]:  # fmt: skip
             raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(unused_options)}")
         if program:
             _show_program(directory, chosen, as_json)
@@ -165,6 +172,7 @@ def _command_line(
         faults=faults or EVERY,
         trace=True,
         host=True,
+        shadow=shadow,
         check_copies=check_copies,
         exact=exact,
         to_stderr=as_json,

@@ -14,7 +14,7 @@ from typing import TextIO
 from firsttouch.advice.port.places import compared_part, counted, named_places, where, where_allocated
 from firsttouch.advice.port.port_findings import PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.rules import all_rules
-from firsttouch.advice.port.wording import other_copies, turns_words, wait_words
+from firsttouch.advice.port.wording import other_copies, shadow_words, turns_words, wait_words
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short
@@ -211,6 +211,8 @@ def _amount_words(group: Sequence[PortFinding]) -> str:
 
 
 def _searched(port: PortFindings) -> Iterator[str]:
+    if port.shadow is not None:
+        yield _row("shadow", "seen", shadow_words(port.shadow))
     found = {finding.kind for finding in port.counted}
     none = [row for row in port.searched if row.searched and row.kind not in found]
     if none:

@@ -169,9 +169,11 @@ def lines(findings: TryFindings, files: Sequence[str] = ()) -> list[str]:
     """The findings in words. files: the paths of what was written, named last."""
     from firsttouch.advice.tried import wording
 
-    checked, width = wording.checked_text(findings), text_width()
+    width = text_width()
+    seen = {"shadow": wording.shadow_text(findings), "checked": wording.checked_text(findings)}
+    looks = [f"  {name}: {text}" for name, text in seen.items() if text]
     return [
-        *_wrapped([findings.summary, *_plan_lines(findings), *([f"  checked: {checked}"] if checked else [])], width),
+        *_wrapped([findings.summary, *_plan_lines(findings), *looks], width),
         "",
         *_table(wording.times(findings)),
         *_wrapped((f"  {text}" for text in wording.why_not_there(findings)), width),

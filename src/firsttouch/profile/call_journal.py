@@ -26,7 +26,9 @@ from firsttouch.profile.calls import (
     ArgumentWord,
     BlockCall,
     CopyCause,
+    DifferenceKind,
     FoldedCalls,
+    HostDifference,
     HostPlace,
     HostUse,
     KernelAccess,
@@ -74,6 +76,9 @@ _CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
 """Flags of a launch."""
 _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
 """Flags of a move, besides the first two."""
+_DIFFERENCES: tuple[DifferenceKind, ...] = get_args(DifferenceKind)
+_SOME, _NOT_ALL, _GIVEN_BACK, _IN_HEAP = 1, 2, 4, 8
+"""Flags of a difference."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
 _GOES_ON, _WAS_GONE, _LATE = 1, 2, 4
@@ -251,6 +256,7 @@ class _CallReader(JournalReader):
         """What the CPU wrote, of a record that goes on in the next one."""
         self._reservations: list[tuple[int, int, int]] = []
         """Where in the file the program reserves or frees a range, its address, and its bytes, or 0."""
+        self._differences: list[HostDifference] = []
         self._others: list[AnyCall] = []
         self._calls_at: list[int] = []
         """The calls of kinds of which there are few, and their places in the file."""
@@ -277,6 +283,7 @@ class _CallReader(JournalReader):
             raise file.broken() from None
         self._all.pid, self._all.failed = file.pid, tuple(self._failed_calls())
         self._all.journal = file.path
+        self._all.differences = tuple(self._differences) or None
         self._finish()
         return self._all
 
@@ -303,6 +310,8 @@ class _CallReader(JournalReader):
             "notice": self._add_notice,
             "host": self._add_host,
         }
+        if "difference" in layout:
+            adders["difference"] = self._add_difference
         of_fields: dict[str, Callable[..., None]] = {
             "lost": self._add_losses,
             "shape": self._add_shape,
@@ -342,7 +351,7 @@ class _CallReader(JournalReader):
         kinds = {**rows, "copied": (places[waited] + 1, moves[waited])}
         of_kinds: _OfKinds = {kind: kinds[kind] for kind in _ALIKE_FIELDS}
         order, times = self._in_order(of_kinds)
-        if self._folds_loops:
+        if self._folds_loops and not self._differences:  # which are between calls
             order, of_kinds = self._fold(order, times, of_kinds)
         self._make_calls(order, of_kinds)
         ran = [rows["kernel"], rows["copy"]]
@@ -710,6 +719,35 @@ class _CallReader(JournalReader):
             late=bool(record.flags & _LATE) if self._file.version >= 3 else None,
         )
         self._add_other(use)
+
+    def _add_difference(self, content: memoryview) -> None:
+        form, piece = self._file.layout["difference"], self._file.layout["piece"]
+        record = form.read(content)
+        if form.size + record.pieces * piece.size > len(content) or not 1 <= record.what <= len(_DIFFERENCES):
+            raise self._file.broken()
+        pieces = [piece.read(content, form.size + i * piece.size) for i in range(record.pieces)]
+        self._differences.append(
+            HostDifference(
+                kind=_DIFFERENCES[record.what - 1],
+                since=record.since * 1e-9,
+                t=record.time * 1e-9,
+                copied=record.copied * 1e-9,
+                address=record.address,
+                bytes=record.bytes,
+                device=record.device,
+                differing=record.differing,
+                pages=tuple(
+                    (record.pages + first * _PIECE, record.pages + (first + n) * _PIECE) for first, n in pieces
+                ),
+                after=self._site_of(record.after),
+                before=self._site_of(record.before),
+                site=self._site_of(record.site),
+                some=bool(record.flags & _SOME),
+                is_partial=bool(record.flags & _NOT_ALL),
+                was_gone=bool(record.flags & _GIVEN_BACK),
+                in_heap=bool(record.flags & _IN_HEAP),
+            )
+        )
 
     def _add_site(self, content: memoryview) -> None:
         super()._add_site(content)

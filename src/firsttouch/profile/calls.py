@@ -199,6 +199,42 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     late: bool | None = None
 
 
+DifferenceKind: TypeAlias = Literal["changed", "read", "replaced", "restored", "ended", "unseen"]
+
+
+class HostDifference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What would differ if an array of the host, `bytes` at `address`, and what copies join it with at `device` were
+    one memory (--shadow). Both were equal last at `copied`.
+
+    kind: between `since` and `t` the CPU changed bytes, or read pages of which the block has newer bytes; at `t` a copy
+    to the host replaced bytes that the CPU had changed, which it did from `since` on; or a copy to the device replaced
+    newer bytes of the block by those that it had before; or the watch of the array ended; or it was unseen whether the
+    CPU read newer bytes of the block, or a copy replaced them. after, before: the two calls; for what the CPU had
+    changed, the calls around that are `after` and the copy. site: of the instruction that
+    first wrote one of the pages, and its callers; () if it is not known. pages: [start, end) of addresses. differing:
+    bytes. some: only some of the pages were read, it is not known which. is_partial: not everything was looked at;
+    was_gone: the memory was given back after the last look. in_heap: it is in a heap of malloc, where it stays mapped
+    when it is given back.
+    """
+
+    kind: DifferenceKind
+    since: float
+    t: float
+    copied: float
+    address: int
+    bytes: int
+    device: int
+    differing: int = 0
+    pages: tuple[tuple[int, int], ...] = ()
+    after: CallSite = ()
+    before: CallSite = ()
+    site: CallSite = ()
+    some: bool = False
+    is_partial: bool = False
+    was_gone: bool = False
+    in_heap: bool = False
+
+
 class MappedView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A mapping of memory of the device, through which the CPU uses it, begins or ends. host: where the CPU finds it.
     use: what the CPU may do with it; waits: the call returned when it was mapped.
@@ -250,6 +286,7 @@ class TracedCalls(msgspec.Struct):
     runtimes: list[Runtime] = []
     failed: tuple[FailedCalls, ...] = ()
     journal: Path | None = None
+    differences: tuple[HostDifference, ...] | None = None
 
     def counted(self) -> Iterator[tuple[AnyCall, int]]:
         """Each call, and how many it stands for."""

@@ -19,6 +19,7 @@ FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTO
 CHECK_VARIABLE = "FIRSTTOUCH_CHECK_COPIES"
 HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
 """The variable that asks for the watch of host buffers, and how many percent of the run it may take."""
+SHADOW_VARIABLE = "FIRSTTOUCH_SHADOW"
 
 PATCH_VARIABLE, SANITIZER_VARIABLE = "FIRSTTOUCH_EXACT", "FIRSTTOUCH_PROFILE_SANITIZER"
 
@@ -34,6 +35,7 @@ def inject_environment(
     nvtx: bool,
     trace: bool,
     host: bool = False,
+    shadow: bool = False,
     check_copies: bool = False,
     patch: Path | None = None,
     current: Mapping[str, str],
@@ -41,7 +43,8 @@ def inject_environment(
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
     A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
-    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all bytes of copies are
+    the trace, what the CPU does with buffers that are copied is recorded; shadow: by their bytes, and beside those of
+    the device. check_copies: all bytes of copies are
     compared. patch: a file that is put into kernels and tells what they use, in place of the trace.
     """
     library = injected_library()
@@ -72,7 +75,7 @@ def inject_environment(
             if host:
                 states.append(_host_state())
                 if states[-1].active:
-                    added[HOST_VARIABLE] = str(HOST_PERCENT)
+                    added |= {SHADOW_VARIABLE: "1"} if shadow else {HOST_VARIABLE: str(HOST_PERCENT)}
     if patch is not None:
         states.append(_state("trace", library, CUDA_VARIABLE, current, "what kernels use"))
         if states[-1].active:

@@ -72,10 +72,11 @@ class ProfileCall:
 
     follow: until every process that was started has ended, not only the first one.
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
-    driver does. host: with the trace, also what the CPU does with host buffers that are copied. check_copies: with
-    the trace, all bytes of copies are compared, not a part. exact: with the trace, a second run tells what kernels use
-    (second_run.py), in which this file, `patch`, is put into them. inject: whether ranges of NVTX are recorded, by a
-    library too. to_stderr: where the target's stdout goes. foreseen: what will not be traced (`foreseen.foreseen`).
+    driver does. host: with the trace, also what the CPU does with host buffers that are copied; shadow: beside what
+    the device's have, however long that takes. check_copies: with the trace, all bytes of copies are compared, not a
+    part. exact: with the trace, a second run tells what kernels use (second_run.py), in which this file, `patch`, is
+    put into them. inject: whether ranges of NVTX are recorded, by a library too. to_stderr: where the target's stdout
+    goes. foreseen: what will not be traced (`foreseen.foreseen`).
     """
 
     command: Sequence[str] = ()
@@ -87,6 +88,7 @@ class ProfileCall:
     faults: int = 0
     trace: bool = False
     host: bool = False
+    shadow: bool = False
     check_copies: bool = False
     exact: bool = False
     patch: Path | None = None
@@ -274,6 +276,7 @@ class _Profiler:
             nvtx=call.patch is None,
             trace=call.trace,
             host=call.host,
+            shadow=call.shadow,
             check_copies=call.check_copies,
             patch=call.patch,
             current=call.environment,

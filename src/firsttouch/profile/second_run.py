@@ -58,6 +58,7 @@ def profile_twice(call: ProfileCall, gpus: GpuSampler, say: Callable[[str], None
             faults=0,
             trace=False,
             host=False,
+            shadow=False,
             exact=False,
             patch=patch,
             duration=most,

@@ -24,6 +24,7 @@ from firsttouch.profile.calls import (
     ArgumentWord,
     BlockCall,
     FoldedCalls,
+    HostDifference,
     HostUse,
     KernelAccess,
     LaunchCall,
@@ -276,7 +277,8 @@ class TracedRun(msgspec.Struct, dict=True):
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences;
     is_partial: whether it lacks records. failed: calls that returned an error, which made no step.
     others: processes of the same profile that were traced too; this one's number if it ran several programs (exec).
-    runtimes: that it used, but for CUDA.
+    runtimes: that it used, but for CUDA. differences: from both sides of copies as one memory; None: they were not
+    looked for.
     """
 
     pid: int
@@ -293,6 +295,7 @@ class TracedRun(msgspec.Struct, dict=True):
     exact: ExactRun | None = None
     others: tuple[int, ...] = ()
     runtimes: Sequence[Runtime] = ()
+    differences: tuple[HostDifference, ...] | None = None
 
     @property
     def apis(self) -> tuple[str, ...]:
@@ -466,6 +469,7 @@ class _Tracer:
         self.traced = TracedRun(
             calls.pid, [], [], calls.durations, incomplete=calls.incomplete, is_partial=calls.is_partial,
             failed=calls.failed, shapes=calls.shapes, runtimes=calls.runtimes,
+            differences=calls.differences,
         )  # fmt: skip
         self._temporaries = library_temporaries(calls.calls, names)
         self._extents = extents_of(calls.calls, self._temporaries)

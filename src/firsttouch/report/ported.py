@@ -20,8 +20,9 @@ from firsttouch.advice.port.port_findings import (
 )
 from firsttouch.advice.port.reading import port_findings, program_of, traced_run
 from firsttouch.advice.port.rules import all_rules
+from firsttouch.advice.port.rules.both_sides import BothSides
 from firsttouch.advice.port.savings import SavingMoment, moments
-from firsttouch.advice.port.wording import COPIES_OF, wait_words
+from firsttouch.advice.port.wording import COPIES_OF, shadow_words, wait_words
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
 from firsttouch.profile.content import Profile
@@ -281,14 +282,20 @@ def _needless(port: PortFindings) -> ProfileTable:
 
 def _searched(port: PortFindings) -> ProfileTable:
     number = Counter(finding.kind for finding in port.counted)
+
+    def found(kind: str, *, searched: bool) -> str:
+        return f"found {number[kind]:,}" if number[kind] else "none" if searched else "unseen"
+
     rows = [
         [
             all_rules()[row.kind].title,
-            f"found {number[row.kind]:,}" if number[row.kind] else "none" if row.searched else "unseen",
+            found(row.kind, searched=row.searched),
             row.text or DASH,
         ]
         for row in port.searched
     ]
+    if port.shadow is not None:
+        rows.append([BothSides.title, found(BothSides.name, searched=True), shadow_words(port.shadow)])
     return ProfileTable("hazards", "Hazards", ["hazard", "", "limits of the search"], rows)
 
 

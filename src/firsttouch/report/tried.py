@@ -66,8 +66,9 @@ def render(findings: TryFindings, port: str = "") -> str:
 
 
 def _headlines(findings: TryFindings) -> Iterator[str]:
-    checked, outputs = wording.checked_text(findings), [*wording.output_lines(findings)]
-    texts = [wording.memory_sentence(findings).removesuffix("."), wording.pairs_text(findings), checked, *outputs]
+    looks = wording.shadow_text(findings), wording.checked_text(findings)
+    texts = [wording.memory_sentence(findings).removesuffix("."), wording.pairs_text(findings), *looks]
+    texts += wording.output_lines(findings)
     yield from (f"{text[0].upper()}{text[1:]}." for text in texts if text)
 
 

@@ -59,7 +59,11 @@ HostSide host_side(const Transfer& transfer, bool waits, bool is_pageable = true
             .bytes = rows.rows > 1 ? (rows.rows - 1) * rows.pitch + rows.bytes : rows.bytes,
             .is_target = transfer.direction == Direction::to_host,
             .blocking = waits || transfer.direction == Direction::to_device,
-            .is_pageable = is_pageable};
+            .is_pageable = is_pageable,
+            .device = rows.rows > 1                              ? 0
+                      : transfer.direction == Direction::to_host ? transfer.source
+                                                                 : transfer.target,
+            .is_async = transfer.is_async};
 }
 
 }  // namespace
@@ -123,19 +127,22 @@ void Recorder::before_copies(Asked asked, const RecordedCall& call) {
         for (Transfer& transfer : asked.more) find_direction(transfer);
     }
     if (watch_ != nullptr) {
-        tell_of_copy(asked.transfer);
-        for (const Transfer& transfer : asked.more) tell_of_copy(transfer);
+        if (asked.transfer.direction == Direction::within_devices) changes_device();
+        tell_of_copy(asked.transfer, asked.stream);
+        for (const Transfer& transfer : asked.more) tell_of_copy(transfer, asked.stream);
     }
     if (may_block && sample_before(asked.transfer, overwritten.hash)) overwritten.correlation = call.correlation;
 }
 
-void Recorder::tell_of_copy(const Transfer& transfer) {
+void Recorder::tell_of_copy(const Transfer& transfer, std::uint64_t stream) {
+    std::uint16_t number = 0;
     {
         const std::scoped_lock lock(mutex_);
         if (!capturing_.empty() || !transfer.has_host() || !is_watched(host_place(transfer.host_rows().address)))
             return;
+        number = about_stream(stream).first;
     }
-    watch_->copies(monotonic_ns(), host_side(transfer, true));
+    watch_->copies({monotonic_ns(), place().number, number}, host_side(transfer, true));
 }
 
 bool Recorder::sample_before(const Transfer& transfer, std::uint64_t& hash) {
@@ -215,8 +222,16 @@ void Recorder::after_copy(Transfer transfer, OfStream stream, CallPlace place, c
         }
     }
     if (watch_ != nullptr && !runs_later && transfer.has_host() && is_watched(host))
-        watch_->copied(monotonic_ns(), host_side(transfer, waits, host == HostPlace::other || host == HostPlace::data));
-    if (watch_ != nullptr && waits) watch_->waited(record.time);
+        watch_->copied({monotonic_ns(), place.number, stream.first},
+                       host_side(transfer, waits, host == HostPlace::other || host == HostPlace::data));
+    if (watch_ != nullptr && (stream.second & captured) == 0 && transfer.has_host() &&
+        (runs_later || transfer.rows > 1)) {
+        const HostSide side = host_side(transfer, waits);
+        watch_->copied_otherwise({record.time, place.number, stream.first}, {side.address, side.address + side.bytes});
+    }
+    if (watch_ != nullptr && !runs_later && transfer.direction == Direction::within_devices)
+        watch_->changed_device({record.time, place.number, stream.first});
+    if (watch_ != nullptr && waits) watch_->waited({record.time, place.number, stream.first});
     journal_.append(Kind::move, {Journal::bytes_of(record)});
     if (!has_pointers) return;
     const PointersRecord found{.time = record.time,
@@ -272,6 +287,8 @@ void Recorder::ordered(Order what, MoveRecord record, std::uint64_t stream, cons
     record.time = monotonic_ns();
     record.correlation = call.correlation;
     record.thread = this_thread_id();
+    if (watch_ != nullptr && what == Order::fill && (record.flags & captured) == 0)
+        watch_->changed_device({record.time, record.site, record.stream});
     journal_.append(Kind::move, {Journal::bytes_of(record)});
 }
 

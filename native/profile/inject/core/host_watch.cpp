@@ -171,7 +171,8 @@ void HostWatch::pass_over(std::uint64_t time, const HostSide& side, bool is_befo
     });
 }
 
-void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
+void HostWatch::copies(Moment at, const HostSide& side) noexcept {
+    const std::uint64_t time = at.time;
     if (budget_.pauses(time)) return pass_over(time, side, true);
     guarded([&] {
         std::vector<Segment*> open;
@@ -208,7 +209,8 @@ void HostWatch::release(const std::vector<Segment*>& segments, const HostSide& s
     }
 }
 
-void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
+void HostWatch::copied(Moment at, const HostSide& side) noexcept {
+    const std::uint64_t time = at.time;
     if (budget_.pauses(time)) return pass_over(time, side, false);
     guarded([&] {
         if (budget_.affords(time, 0))
@@ -233,7 +235,8 @@ void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
     });
 }
 
-void HostWatch::launched(std::uint64_t time) noexcept {
+void HostWatch::launched(Moment at) noexcept {
+    const std::uint64_t time = at.time;
     if (is_launched_.load(std::memory_order_relaxed) || is_launched_.exchange(true) || budget_.pauses(time)) return;
     guarded([&] {
         double cost = 0;
@@ -254,7 +257,8 @@ void HostWatch::launched(std::uint64_t time) noexcept {
     });
 }
 
-void HostWatch::waited(std::uint64_t time) noexcept {
+void HostWatch::waited(Moment at) noexcept {
+    const std::uint64_t time = at.time;
     const bool ran = is_launched_.exchange(false);
     if (ran) is_active_ = true;
     if (awaiting_ == 0 && !has_launches_) return;
@@ -286,13 +290,15 @@ void HostWatch::waited(std::uint64_t time) noexcept {
     });
 }
 
-void HostWatch::frees(std::uint64_t time) noexcept {
+void HostWatch::frees(Moment at, PageRange) noexcept {
+    const std::uint64_t time = at.time;
     if (!is_active_.exchange(false) && time < last_free_.load(std::memory_order_relaxed) + between_frees) return;
     last_free_ = time;
     guarded([&] { look_at_all(); });
 }
 
-void HostWatch::passes(std::uint64_t time) noexcept {
+void HostWatch::passes(Moment at) noexcept {
+    const std::uint64_t time = at.time;
     const std::uint64_t last = std::max(last_pass_.load(std::memory_order_relaxed), budget_.began());
     if (time < last + std::max(between_passes, (last - budget_.began()) / passes_of_run)) return;
     last_pass_ = time;
@@ -306,7 +312,8 @@ void HostWatch::passes(std::uint64_t time) noexcept {
     });
 }
 
-void HostWatch::finish(std::uint64_t time) noexcept {
+void HostWatch::finish(Moment at) noexcept {
+    const std::uint64_t time = at.time;
     guarded([&] {
         const bool looked = look_at_all();
         for (auto& [end, segment] : segments_)

@@ -11,40 +11,26 @@
 #include <vector>
 
 #include "events/home_process.hpp"
+#include "profile/inject/core/copy_watch.hpp"
 #include "profile/inject/core/journal.hpp"
 #include "profile/inject/core/watch_budget.hpp"
 #include "profile/page_tracker.hpp"
 
 namespace firsttouch::inject {
 
-// The host side of a copy. blocking: the call returns when the copy is done.
-struct HostSide {
-    std::uint64_t address = 0;
-    std::uint64_t bytes = 0;
-    bool is_target = false;
-    bool blocking = true;
-    bool is_pageable = true;  // so that the processor copies it
-};
-
-class HostWatch {
+class HostWatch final : public CopyWatch {
   public:
     // percent: of the run's time that the watch may take; began: the run. Throws Unavailable if this kernel does not
     // permit it.
     HostWatch(Journal& journal, double percent, std::uint64_t began = WatchBudget::process_start());
 
-    // Calls of the program, from any thread; none throws or changes errno. Times are those of the call's own record.
-    // copies: before the copy; copied: when its call returns. Memory that CUDA allocated and stacks are not to be
-    // given.
-    void copies(std::uint64_t time, const HostSide& side) noexcept;
-    void copied(std::uint64_t time, const HostSide& side) noexcept;
-    void launched(std::uint64_t time) noexcept;
-    void waited(std::uint64_t time) noexcept;
-    // The program frees memory of the device, so that it may free that of the host next.
-    void frees(std::uint64_t time) noexcept;
-    // To be called now and then, so that something is known of memory whose end is not seen, and what could not be
-    // looked at is looked at later.
-    void passes(std::uint64_t time) noexcept;
-    void finish(std::uint64_t time) noexcept;
+    void copies(Moment at, const HostSide& side) noexcept override;
+    void copied(Moment at, const HostSide& side) noexcept override;
+    void launched(Moment at) noexcept override;
+    void waited(Moment at) noexcept override;
+    void frees(Moment at, PageRange block = {}) noexcept override;
+    void passes(Moment at) noexcept override;
+    void finish(Moment at) noexcept override;
 
   private:
     enum class State : std::uint8_t {

@@ -31,7 +31,7 @@ using i32 = std::int32_t;
 using i64 = std::int64_t;
 using Magic = std::array<char, 8>;
 
-inline constexpr u32 journal_version = 4;
+inline constexpr u32 journal_version = 5;
 
 enum class Kind : u16 {
     padding = 0,  // the rest of a chunk

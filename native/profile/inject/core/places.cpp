@@ -88,7 +88,7 @@ Places::Place Places::locate(std::uintptr_t instruction) {
             for (int i = 0; i < info->dlpi_phnum; ++i) {
                 const auto& segment = info->dlpi_phdr[i];
                 const std::uintptr_t start = info->dlpi_addr + segment.p_vaddr;
-                if (segment.p_type != PT_LOAD || search.instruction < start ||
+                if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0 || search.instruction < start ||
                     search.instruction - start >= segment.p_memsz)
                     continue;
                 const bool is_program = info->dlpi_name == nullptr || info->dlpi_name[0] == '\0';
@@ -149,6 +149,13 @@ __attribute__((noinline)) CallPlace Places::of_this_call() {
 
 std::uint32_t Places::of_instruction(std::uint64_t address) {
     return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false, nullptr, nullptr).number;
+}
+
+std::uint32_t Places::of_fault(std::uint64_t address, std::span<const std::uint64_t> stack) {
+    Chain chain{static_cast<std::uintptr_t>(address)};
+    for (const std::uint64_t word : stack)
+        if (word != 0 && !locate(word - 1).file.empty()) chain.push_back(word - 1);
+    return number(chain, false, nullptr, nullptr).number;
 }
 
 // Where one of the return addresses is elsewhere, the chain is unwound each time.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -47,6 +48,8 @@ class Places {
     CallPlace of_this_call();
     // The place of an instruction.
     std::uint32_t of_instruction(std::uint64_t address);
+    // The same, with the callers whose return addresses are among the words at the top of the stack.
+    std::uint32_t of_fault(std::uint64_t address, std::span<const std::uint64_t> stack);
 
   private:
     using Chain = std::vector<std::uintptr_t>;  // instructions, the innermost first

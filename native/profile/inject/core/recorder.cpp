@@ -46,7 +46,14 @@ void Recorder::begin_block(std::uint64_t address, const Block& block, const Reco
 }
 
 std::optional<Block> Recorder::end_block(std::uint64_t address, const RecordedCall& call) {
-    if (watch_ != nullptr) watch_->frees(monotonic_ns());
+    if (watch_ != nullptr) {
+        std::uint64_t bytes = 0;
+        {
+            const std::scoped_lock lock(mutex_);
+            if (const Block* const known = blocks_.find(address); known != nullptr) bytes = known->bytes;
+        }
+        watch_->frees({monotonic_ns(), place().number}, {address, address + bytes});
+    }
     Block block;
     {
         const std::scoped_lock lock(mutex_);
@@ -106,6 +113,10 @@ std::uint32_t Recorder::number_arguments(const Kernels& kernels, Handle kernel, 
     return arguments_.number(kernels, kernel, symbol, parameters, extra);
 }
 
+void Recorder::changes_device() {
+    if (watch_ != nullptr) watch_->launches({monotonic_ns(), place().number});
+}
+
 void Recorder::launched(const Kernels& kernels, Handle kernel, const char* symbol, void* const* parameters,
                         void* const* extra, std::uint64_t stream, std::uint8_t flags, const RecordedCall& call) {
     // A launch returns at once, so that the time when it began will do: a clock is a tenth of what a launch costs.
@@ -122,7 +133,8 @@ void Recorder::launched(const Kernels& kernels, Handle kernel, const char* symbo
     }
     has_work_ = true;
     journal_.append(Kind::launch, {Journal::bytes_of(record)});
-    if (watch_ != nullptr && (record.flags & captured) == 0) watch_->launched(record.time);
+    if (watch_ != nullptr && (record.flags & captured) == 0)
+        watch_->launched({record.time, record.site, record.stream});
 }
 
 void Recorder::launched_graph(const std::vector<GraphStep>* steps, std::uint64_t stream, const RecordedCall& call) {
@@ -155,7 +167,7 @@ void Recorder::write_step(const GraphStep& step, OfStream stream, CallPlace plac
                               .stream = number,
                               .flags = flags,
                               .unused = {}};
-    if (watch_ != nullptr) watch_->launched(record.time);
+    if (watch_ != nullptr) watch_->launched({record.time, record.site, record.stream});
     journal_.append(Kind::launch, {Journal::bytes_of(record)});
 }
 
@@ -177,7 +189,7 @@ bool Recorder::is_captured(std::uint64_t stream) {
     return capturing_.contains(stream);
 }
 
-void Recorder::waited(WaitFor what, const RecordedCall& call) {
+void Recorder::waited(WaitFor what, const RecordedCall& call, std::uint64_t stream) {
     has_work_ = false;
     const CallPlace place = this->place();
     const WaitRecord record{.time = monotonic_ns(),
@@ -188,7 +200,14 @@ void Recorder::waited(WaitFor what, const RecordedCall& call) {
                             .what = static_cast<std::uint8_t>(what),
                             .unused = {},
                             .began = call.began};
-    if (watch_ != nullptr) watch_->waited(record.time);  // before, so that its records come before the wait
+    const auto awaited = [&] {
+        if (what == WaitFor::context || what == WaitFor::free) return Moment::all;
+        if (stream == 0) return Moment::unknown;
+        const std::scoped_lock lock(mutex_);
+        return std::uint32_t(about_stream(stream).first);
+    };
+    if (watch_ != nullptr)
+        watch_->waited({record.time, record.site, awaited()});  // before, so that its records come before the wait
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }
 

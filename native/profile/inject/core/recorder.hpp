@@ -18,7 +18,7 @@
 #include "profile/inject/core/arguments.hpp"
 #include "profile/inject/core/blocks.hpp"
 #include "profile/inject/core/host_places.hpp"
-#include "profile/inject/core/host_watch.hpp"
+#include "profile/inject/core/copy_watch.hpp"
 #include "profile/inject/core/journal.hpp"
 #include "profile/inject/core/places.hpp"
 #include "profile/inject/core/transfers.hpp"
@@ -70,7 +70,7 @@ class Recorder {
         : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_) {}
 
     // From now on, also tells a watch of copies, launches and waits; before the first call.
-    void tell(HostWatch& watch) { watch_ = &watch; }
+    void tell(CopyWatch& watch) { watch_ = &watch; }
 
     // Records where in the program a call is.
     void write_place(std::uint32_t correlation);
@@ -102,6 +102,8 @@ class Recorder {
     // What a launch names, by number; 0: unknown.
     std::uint32_t number_arguments(const Kernels& kernels, Handle kernel, const char* symbol, void* const* parameters,
                                    void* const* extra);
+    // Before a call that changes memory of the device, such as a launch.
+    void changes_device();
     void launched(const Kernels& kernels, Handle kernel, const char* symbol, void* const* parameters,
                   void* const* extra, std::uint64_t stream, std::uint8_t flags, const RecordedCall& call);
 
@@ -119,7 +121,8 @@ class Recorder {
     void viewed(std::uint64_t address, std::uint64_t host, std::uint64_t bytes, std::uint8_t use, bool begins,
                 bool waits);
 
-    void waited(WaitFor what, const RecordedCall& call);
+    // stream: that was waited for; 0: another, or all.
+    void waited(WaitFor what, const RecordedCall& call, std::uint64_t stream = 0);
     bool has_work() const { return has_work_; }
     // A call that returned an error and did nothing. function: its name, of the driver.
     void failed(std::string_view function, std::int32_t error, const RecordedCall& call);
@@ -134,7 +137,7 @@ class Recorder {
     void find_direction(Transfer& transfer);
     HostPlace host_place(std::uint64_t address);
     bool is_blocking(const Transfer& transfer, HostPlace place) const;
-    void tell_of_copy(const Transfer& transfer);
+    void tell_of_copy(const Transfer& transfer, std::uint64_t stream);
     bool sample_before(const Transfer& transfer, std::uint64_t& hash);
     void after_copy(Transfer transfer, OfStream stream, CallPlace place, const RecordedCall& call);
     bool is_known_touched(const HostRows& rows) const;
@@ -146,7 +149,7 @@ class Recorder {
     Journal& journal_;
     Texts& texts_;
     Places& places_;
-    HostWatch* watch_ = nullptr;
+    CopyWatch* watch_ = nullptr;
     std::mutex mutex_;  // of all that follows
     Blocks blocks_;
     Arguments arguments_;

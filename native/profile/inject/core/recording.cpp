@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 namespace firsttouch::inject {
 
@@ -13,13 +14,21 @@ bool is_one(const char* variable) noexcept {
 
 Recording::Recording(Journal& to) : journal(to) {
     const char* const percent = std::getenv("FIRSTTOUCH_HOST");
-    if (percent == nullptr) return;
+    const bool has_shadow = is_one("FIRSTTOUCH_SHADOW");
+    if (percent == nullptr && !has_shadow) return;
     try {
-        watch = std::make_unique<HostWatch>(journal, std::strtod(percent, nullptr));
+        if (has_shadow)
+            watch = std::make_unique<Shadow>(journal, places);
+        else
+            watch = std::make_unique<HostWatch>(journal, std::strtod(percent, nullptr));
         recorder.tell(*watch);
     } catch (const std::exception& reason) {
         notice(Layer::host, "what the CPU does with host data is not seen: ", reason.what());
     }
+}
+
+void Recording::reads_device_by(ReadDevice read) {
+    if (auto* const shadow = dynamic_cast<Shadow*>(watch.get())) shadow->reads_device_by(std::move(read));
 }
 
 // Never freed: runtimes may call for as long as the process runs.

@@ -7,12 +7,14 @@
 #include "profile/inject/core/journal.hpp"
 #include "profile/inject/core/places.hpp"
 #include "profile/inject/core/recorder.hpp"
+#include "profile/inject/core/shadow.hpp"
 
 namespace firsttouch::inject {
 
 class Recording {
   public:
-    // What the CPU does with host data is watched if FIRSTTOUCH_HOST says how many percent of the run that may take.
+    // What the CPU does with host data is watched if FIRSTTOUCH_HOST says how many percent of the run that may take, or
+    // by a Shadow if FIRSTTOUCH_SHADOW is 1.
     explicit Recording(Journal& journal);
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
@@ -25,7 +27,10 @@ class Recording {
     Texts texts{journal};
     Places places{journal, texts};
     Recorder recorder{journal, texts, places};
-    std::unique_ptr<HostWatch> watch;  // null: nothing is watched
+    std::unique_ptr<CopyWatch> watch;  // null: nothing is watched
+
+    // How a Shadow reads memory of the device; of no use to others.
+    void reads_device_by(ReadDevice read);
 };
 
 // Whether a variable is 1.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from firsttouch.advice.port.kept import CopySites, FilledBefore, kept_arrays, strongest
 from firsttouch.advice.port.places import PlaceGroups, Places
 from firsttouch.advice.port.port_findings import CopyCalls, CopyFate, FilledFirst, KeptBecause
+from firsttouch.advice.port.shadowed import ShadowRun, shadow_run
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.profile.recorded import CallSite
 from firsttouch.profile.traced import CallLocation
@@ -44,7 +45,12 @@ class CopiesByFate:
 def copies_by_fate(
     run: TracedRun, partners: Partners, restoring: Iterable[int], doubtful: Iterable[int] = ()
 ) -> CopiesByFate:
-    """restoring: numbers of copies that restore what one buffer would have lost; doubtful: of those that perhaps do."""
+    """restoring: numbers of copies that restore what one buffer would have lost; doubtful: of those that perhaps do. A
+    shadow run tells that, and what the CPU does, of the blocks that it looked at.
+    """
+    if (shadow := run.once(shadow_run)) is not None:
+        restoring, doubtful = (_unlooked(run, shadow, numbers) for numbers in (restoring, doubtful))
+        restoring = [*restoring, *shadow.restoring()]
     fates, owners, life, sites = CopiesByFate(), RangeMap[tuple[int, int]](), dict[int, int](), CopySites()
     restored = {sites.of(step) for number in restoring if isinstance(step := run.steps[number], TracedCopy)}
     kept = kept_arrays(run, partners, sites, restored)
@@ -80,6 +86,14 @@ def copies_by_fate(
                 into = known[key] = _fate(run, partners, fates, owners, step, here, alive)
             into.append(number)
     return fates
+
+
+def _unlooked(run: TracedRun, shadow: ShadowRun, numbers: Iterable[int]) -> list[int]:
+    """Those of some copies whose blocks a shadow run did not look at."""
+    copies = ((number, run.steps[number]) for number in numbers)
+    return [
+        number for number, step in copies if isinstance(step, TracedCopy) and step.device.block not in shadow.looked
+    ]
 
 
 def _fate(

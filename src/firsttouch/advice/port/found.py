@@ -30,6 +30,7 @@ from firsttouch.advice.port.repeated import RepeatedBytes
 from firsttouch.advice.port.rule import FindingRow, FindingRows, Hazard, ProgramState
 from firsttouch.advice.port.rules import all_rules
 from firsttouch.advice.port.savings import most_saved
+from firsttouch.advice.port.shadowed import shadow_run
 from firsttouch.advice.port.touched import touched_ranges
 from firsttouch.advice.port.waits import needed_waits, only_waits
 from firsttouch.advice.port.wording import (
@@ -133,6 +134,7 @@ def found(
         partial=run.is_partial,
         failed=failed_rows(run.failed, names),
         kernels=kernels,
+        shadow=shadow.look if (shadow := run.once(shadow_run)) is not None else None,
     )
 
 

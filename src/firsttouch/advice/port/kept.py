@@ -9,13 +9,14 @@ that it wrote it may have read before. It is taken to read what was copied back 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, get_args
 
 from firsttouch.advice.port.port_findings import KeptBecause
+from firsttouch.advice.port.shadowed import shadow_run
+from firsttouch.advice.port.used_parts import UsedParts
 from firsttouch.profile.calls import HostPlace, HostUse
 from firsttouch.profile.recorded import CallSite
 from firsttouch.program.partners import JoinedBytes, Partners, joined, may_pair
@@ -41,6 +42,10 @@ _MOST_KNOWN = 4096
 """The most copies that are kept to be recognized, so that those which never recur take little memory."""
 DOUBTS: frozenset[KeptBecause] = frozenset(("late", "unseen", "reset", "turns"))
 """What is not seen of host arrays that do not stay."""
+_OF_THE_CPU: frozenset[KeptBecause] = frozenset(
+    ("written", "changed", "read", "restores", "result", "rewritten", "late", "unseen", "reset")
+)
+"""What a shadow run tells surely."""
 _STRENGTH: Mapping[KeptBecause, int] = {reason: -number for number, reason in enumerate(get_args(KeptBecause))}
 
 
@@ -88,6 +93,11 @@ def kept_arrays(run: TracedRun, partners: Partners, sites: CopySites, apart: Ite
     so that one look is not enough.
     """
     kept, apart = KeptArrays(), set(apart)
+    if (shadow := run.once(shadow_run)) is not None:
+        for seen in shadow.found:
+            if seen.hazard != "restored" and isinstance(copy := run.steps[seen.copy], TracedCopy):
+                reason: KeptBecause = "differs" if seen.is_certain else "read" if seen.hazard == "read" else "rewritten"
+                kept.reasons.setdefault(sites.of(copy), reason)
     while True:
         look = _Look(run, partners, sites, kept, apart)
         look.go()
@@ -126,17 +136,6 @@ class _KnownCopy(NamedTuple):
     stays: bool
 
 
-def named_starts(run: TracedRun) -> dict[tuple[int, str], list[int]]:
-    """Where the parts of each block begin that launches of each kernel name. Take it with `run.once`."""
-    starts, seen = defaultdict[tuple[int, str], set[int]](set), set[tuple[int, str]]()
-    for step in run.steps:
-        if type(step) is TracedLaunch and (key := (id(step.uses), step.kernel)) not in seen:
-            seen.add(key)
-            for use in step.uses:
-                starts[use.block, step.kernel].add(use.start)
-    return {key: sorted(of_block) for key, of_block in starts.items()}
-
-
 class _Look:
     """One look at all steps, with what is known to stay."""
 
@@ -159,7 +158,7 @@ class _Look:
         self._owners: RangeMap[tuple[Key, CopyCall]] = RangeMap()
         self._written: dict[Key, int] = {}
         """The last step that may have written a block, and likewise the one that used it."""
-        self._starts = run.once(named_starts)
+        self._used_parts = run.once(UsedParts)
         self._written_parts: defaultdict[Key, Ranges] = defaultdict(Ranges)
         """What may have been written of a block: by a launch, up to where the next part begins that launches of the
         same kernel name.
@@ -177,6 +176,9 @@ class _Look:
         self._ranges: defaultdict[Key, dict[CopyCall, Ranges]] = defaultdict(dict)
         self._known: dict[tuple[int, int, int, HostPlace], _KnownCopy] = {}
         """Copies by what makes them alike."""
+        shadow = run.once(shadow_run)
+        self._looked = shadow.looked if shadow is not None else set[int]()
+        """The blocks of which a shadow run tells what the CPU does."""
         self.found: dict[CopyCall, KeptBecause] = {}
         self.doubts: dict[CopyCall, KeptBecause] = {}
         self.fills: list[FilledBefore] = []
@@ -209,13 +211,16 @@ class _Look:
                 self._end(key, start, end, side)
         self._spread()
 
+    def _is_told(self, call: CopyCall, reason: KeptBecause) -> bool:
+        return reason in _OF_THE_CPU and call[2] in self._looked
+
     def _keep(self, call: CopyCall, reason: KeptBecause) -> None:
-        if call in self._apart or self._kept.keeps(call):
+        if self._is_told(call, reason) or call in self._apart or self._kept.keeps(call):
             return
         self.found[call] = max(reason, self.found.get(call, reason), key=_STRENGTH.__getitem__)
 
     def _doubt(self, call: CopyCall, reason: KeptBecause) -> None:
-        if call not in self._apart:
+        if call not in self._apart and not self._is_told(call, reason):
             self.doubts[call] = max(reason, self.doubts.get(call, reason), key=_STRENGTH.__getitem__)
 
     def _spread(self) -> None:
@@ -225,8 +230,9 @@ class _Look:
             for call, host in ranges.items():
                 if (reason := reasons.get(call)) is not None:
                     for other, others in ranges.items():
-                        if other not in reasons and any(others.overlaps(start, end) for start, end in host):
-                            self._keep(other, reason)
+                        stays = other in reasons or other in self._apart
+                        if not stays and any(others.overlaps(start, end) for start, end in host):
+                            self.found[other] = reason
 
     # ------------------------------------------------------------------------------------------------ the device
 
@@ -265,9 +271,7 @@ class _Look:
     def _write(self, key: Key, number: int, kernel: str, start: int) -> None:
         """A launch may write the part of a block that begins at `start`."""
         self._written[key] = number
-        starts = self._starts[key[0], kernel]
-        place = bisect_right(starts, start)
-        end = starts[place] if place < len(starts) else self._run.blocks[key[0]].nbytes
+        end = self._used_parts.end(key[0], start, kernel)
         if start < end:
             self._written_parts[key].add(start, end)
 

@@ -22,6 +22,7 @@ OtherCopied: TypeAlias = Literal["managed", "sharing", "array", "static", "stack
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
 CopyFate: TypeAlias = Literal["dropped", "restoring", "shared", "kept"]
 KeptBecause: TypeAlias = Literal[
+    "differs",
     "written",
     "overwritten",
     "changed",
@@ -60,6 +61,7 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "fills": "exact",
     "waits": "assumed",  # what kernels write, and when the CPU uses it
     "kernels": "exact",
+    "shadow": "exact",
 }
 """Of the numbers of the output that are in no finding, which has its own."""
 MOST_PARTNERS = 100
@@ -361,6 +363,16 @@ class ProcessAnswer(msgspec.Struct, frozen=True, kw_only=True):
     hazards: Sequence[str] | None = None
 
 
+class ShadowLook(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run showed that looked at arrays of the host at each call (--shadow): at how many, of how many of them not
+    at everything, and how many differences there would be if they were one memory with their blocks.
+    """
+
+    arrays: int
+    partial: int
+    differences: int
+
+
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
@@ -372,7 +384,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     needs. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile
     cannot tell, in sentences. incomplete: what the trace lacks, in sentences; partial: whether it lacks records, so
     that all numbers are of the rest. failed: calls that returned an error, in their order, which count as nothing
-    else. kernels: None if there was no second run. certainties: of the fields with numbers, by their names.
+    else. kernels: None if there was no second run; shadow: None without --shadow. certainties: of the fields with
+    numbers, by their names.
     """
 
     directory: str
@@ -397,6 +410,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     fills: Sequence[FilledFirst] = ()
     waits: Sequence[NeededWait] = ()
     kernels: KernelUse | None = None
+    shadow: ShadowLook | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
 
     @property

@@ -15,6 +15,7 @@ from firsttouch.advice.port.port_findings import (
     PortFinding,
     SavedBytes,
     SearchedHazard,
+    ShadowLook,
     StepRecord,
 )
 from firsttouch.advice.port.rule import Coverage, FindingRow, FindingWords, Hazard
@@ -46,6 +47,7 @@ class KeptWords:
 
 _NO_STALE_READ = "kernels only read the buffer"
 KEPT: Mapping[KeptBecause, KeptWords] = {
+    "differs": KeptWords("one side is used while the other has newer bytes"),
     "written": KeptWords("the CPU writes the host array while the buffer is still in use"),
     "overwritten": KeptWords("another buffer is copied into the host array while this one is still in use"),
     "changed": KeptWords(
@@ -248,6 +250,13 @@ def worded_search(hazard: Hazard) -> SearchedHazard:
 def limit_words(hazard: Hazard | type[Hazard], coverage: Coverage) -> str:
     """What the search for a hazard left out, or ''."""
     return hazard.limits[coverage.limit].format_map(coverage.grounds) if coverage.limit else ""
+
+
+def shadow_words(look: ShadowLook) -> str:
+    """What a look at each call showed of arrays beside their blocks."""
+    found = counted(look.differences, "difference") if look.differences else "no difference"
+    some = f"; not everything was looked at of {look.partial:,}" if look.partial else ""
+    return f"{found} from one memory in {counted(look.arrays, 'array')}{some}"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from firsttouch.advice.edit import Edit
+from firsttouch.advice.port.port_findings import ShadowLook
 from firsttouch.advice.tried.plan import Apart
 from firsttouch.advice.tried.recorded import RunCounts
 from firsttouch.base.outputs import Output
@@ -136,7 +137,8 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     """What `firsttouch try --json` prints.
 
     directory: where the runs are kept; rounds, tolerance: asked for. device: the title of the GPU, '' if unknown.
-    pairs: that were one memory where a strategy unifies. checked: None if no strategy does. outputs: of plain runs.
+    pairs: that were one memory where a strategy unifies. shadow: None if there was no such run.
+    checked: None if no strategy does. outputs: of plain runs.
     prices: the results of the run by which times are predicted, '' without; not_predicted: why they are not. edits:
     what `edits_for` needs changed in the source, for the pairs alone: the fastest strategy that was timed and has one
     memory for them, or page-locks arrays and is faster. None if there is none.
@@ -151,6 +153,7 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     not_predicted: str = ""
     pairs: Sequence[TriedPair]
     apart: Sequence[PairApart]
+    shadow: ShadowLook | None
     checked: CheckedCopies | None
     outputs: Sequence[ComparedOutput]
     results: Sequence[TriedResult]

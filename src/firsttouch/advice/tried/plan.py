@@ -8,12 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
+import msgspec
+
 from firsttouch.advice.port.dropped import CopiesByFate, copies_by_fate
 from firsttouch.advice.port.found import program_state, search
 from firsttouch.advice.port.places import Places, line_of
+from firsttouch.advice.port.rules.both_sides import seen_text
 from firsttouch.advice.port.rules.concurrent_access import ConcurrentAccess
+from firsttouch.advice.port.shadowed import shadow_run
 from firsttouch.advice.port.wording import KEPT
 from firsttouch.advice.tried.recorded import UNWATCHED, Known, NotedBlock, ProcessNotes
+from firsttouch.profile.calls import HostDifference
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.program.trace import (
     NO_BLOCK,
@@ -35,6 +40,7 @@ Apart: TypeAlias = Literal[
     "graph",
     "turns",
     "shared",
+    "shadow",
     "restoring",
     "kept",
     "concurrent",
@@ -56,6 +62,7 @@ SENTENCES: Mapping[Apart, str] = {
     "graph": "the copies are captured into a graph, which is not tried",
     "turns": "several arrays take turns in the block",
     "shared": "the array is one with another block",
+    "shadow": "one side is used while the other has newer bytes",
     "restoring": "a copy brings back old bytes after a launch",
     "kept": "one side needs what the other overwrites",
     "concurrent": "the CPU writes its array while a kernel may run",
@@ -65,6 +72,8 @@ SENTENCES: Mapping[Apart, str] = {
     "library": "the block belongs to a library of the vendor",
     "paired": "one of the two is in a pair that copies more bytes",
 }
+FROM_THE_TRACE: frozenset[Apart] = frozenset(("restoring", "kept", "concurrent"))
+"""What a shadow run may show to be no reason."""
 _ORDER: Sequence[Apart] = get_args(Apart)
 
 
@@ -151,12 +160,16 @@ def _known(block: NotedBlock | None) -> str:
 
 def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched: bool = False) -> Plan:
     """notes: what the library noted in the same run. watched: whether the host's memory was watched (--host)."""
+    if run.differences is not None:
+        alive = [difference for difference in run.differences if _is_of_its_array(difference, notes)]
+        run = msgspec.structs.replace(run, differences=tuple(alive))
     state = program_state(run, names, watched=watched)
     rows, _ = search(state)
     fates = copies_by_fate(run, state.all_partners, {repeat.copy for repeat in state.repeated.restoring()})
     found = _NotedRun(run, state.places, notes)
     joined = [*found.joined.values()]
     _keep_by_shape(run, joined, found.launched)
+    _keep_by_shadow(run, joined, state.places)
     _keep_by_fate(run, joined, fates)
     concurrent = {block for row in rows if row.rule is ConcurrentAccess and row.to_fix for block in row.blocks}
     filled = {run.steps[row.copy].device.block for row in fates.fills}  # type: ignore[union-attr]
@@ -166,6 +179,14 @@ def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched:
         if each.number in filled:
             each.keep("filled")
     return replace(_chosen(joined, run), within=found.within.values(), filled=found.filled.values())
+
+
+def _is_of_its_array(difference: HostDifference, notes: ProcessNotes) -> bool:
+    """Whether the array was not given back before: what has its place may be other data."""
+    noted = [array for array in notes.arrays if 0 <= difference.address - array.address < array.bytes]
+    copied = [array for array in noted if array.begin <= difference.copied]
+    last = max(copied, key=lambda array: array.begin, default=None)
+    return difference.kind == "ended" or last is None or last.end is None or difference.since <= last.end
 
 
 class _Alive:
@@ -292,6 +313,14 @@ def _keep_by_shape(run: TracedRun, joined: Sequence[Joined], launched: Mapping[i
             each.keep("late")
         if each.array.moved and (each.block.end is None or (each.array.end or 0.0) < each.block.end):
             each.keep("moves")
+
+
+def _keep_by_shadow(run: TracedRun, joined: Sequence[Joined], places: Places) -> None:
+    shadow = run.once(shadow_run)
+    by_copy = {number: each for each in joined for number in each.copies}
+    for seen in shadow.found if shadow is not None else ():
+        if (each := by_copy.get(seen.copy)) is not None and seen.hazard != "restored":
+            each.keep("shadow", seen_text(seen, places))
 
 
 def _keep_by_fate(run: TracedRun, joined: Sequence[Joined], fates: CopiesByFate) -> None:

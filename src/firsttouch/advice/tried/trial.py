@@ -17,6 +17,7 @@ from firsttouch import _core
 from firsttouch.advice.advisor import prices_under
 from firsttouch.advice.port.processes import is_watched
 from firsttouch.advice.port.reading import read_single, traced_run
+from firsttouch.advice.port.shadowed import ShadowRun, shadow_run
 from firsttouch.advice.profiled import gpu_of
 from firsttouch.advice.tried.edit_list import edits_of_pairs
 from firsttouch.advice.tried.findings import (
@@ -36,7 +37,7 @@ from firsttouch.advice.tried.findings import (
     TryFindings,
 )
 from firsttouch.advice.tried.outputs import OutputJudge
-from firsttouch.advice.tried.plan import Joined, Plan, plan_of
+from firsttouch.advice.tried.plan import FROM_THE_TRACE, Joined, Plan, plan_of
 from firsttouch.advice.tried.predicting import beside, differences
 from firsttouch.advice.tried.recorded import ProcessNotes, compare_copies, name_as, read_notes
 from firsttouch.advice.tried.running import NO_RESULT, FinishedRun, Runner
@@ -55,6 +56,9 @@ _FAULTS, _LEAST_ROUNDS = 8, 5
 """Of how many page faults one is sampled. From how many rounds on it is said which is faster: in fewer, all may be on
 the same side by chance.
 """
+_LEAST_SHADOW_SECONDS, _SHADOW_TIMES_PLAIN = 300.0, 100.0
+_KILLED = 128
+"""From here on a status is that of a program which a signal ended, as shells count."""
 _NO_PAIR = "no array and block of the program can be one memory"
 
 
@@ -109,20 +113,22 @@ class _Trial:
         self._results = {strategy: _Result() for strategy in dict.fromkeys((BASELINE, *call.strategies))}
         self._checked: CheckedCopies | None = None
         self._not_predicted = ""
+        self._shadow: ShadowRun | None = None
 
     def go(self) -> TryFindings:
         tell = self._call.tell
         tell("plain, traced")
-        first = self._trace()
+        first = self._trace("plain-1", self._profile)
         tell("plain, again")
         second = self._runner.run("plain-2", "record")
-        for plain in (first, second):
-            if plain.outputs.status != 0:
-                status = plain.outputs.status
-                raise UsageError(f"the program itself ended with status {status}; try one that ends with 0")
+        statuses = [plain.outputs.status for plain in (first, second)]
+        if statuses[0] != statuses[1] or not 0 <= statuses[0] < _KILLED:
+            raise UsageError(f"the program itself ended with status {join_names([*map(str, dict.fromkeys(statuses))])}; "
+                             "try one that ends by itself, always with the same status")  # fmt: skip
         self._runner.limit(second.seconds)
         self._plain_copies = _busiest(second).copies
-        plan, notes = self._plan(second)
+        plan, notes = self._plan(self._profile, "plain-1", second)
+        plan = self._shadowed(plan, second)
         self._judge = OutputJudge([first.outputs, second.outputs], self._call.tolerance)
         self._refuse(plan)
         self._check(notes, second)
@@ -135,9 +141,10 @@ class _Trial:
 
     # ------------------------------------------------------------------------------------------------ plain runs
 
-    def _trace(self) -> FinishedRun:
-        """The first plain run, as of `firsttouch port`."""
-        return self._profiled("plain-1", "record", ProfileCall(out=self._profile, faults=_FAULTS, host=True))
+    def _trace(self, name: str, out: Path, *, shadow: bool = False, most: float | None = None) -> FinishedRun:
+        """A plain run that is traced as of `firsttouch port`. most: seconds that it may take."""
+        call = ProfileCall(out=out, faults=_FAULTS, host=True, shadow=shadow, duration=most)
+        return self._profiled(name, "record", call)
 
     def _profiled(self, name: str, asked: str, call: ProfileCall, plan: Path | None = None) -> FinishedRun:
         """A run under `profile --trace`, with what else the call asks for. name: of its folder."""
@@ -153,20 +160,39 @@ class _Trial:
     def _profile(self) -> Path:
         return self._call.out / PROFILE
 
-    def _plan(self, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
-        self._recorded = recorded = read_single(self._profile)
+    def _plan(self, traced: Path, name: str, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
+        """By the profile of a run, and what the library noted in it."""
+        self._recorded = recorded = read_single(traced)
         self._run = run = traced_run(recorded)
         self._check_kind(run)
-        notes = next((each for each in read_notes(self._runner.folder("plain-1")) if each.pid == run.pid), None)
+        notes = next((each for each in read_notes(self._runner.folder(name)) if each.pid == run.pid), None)
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
+        self._shadow = run.once(shadow_run)
         plan = plan_of(run, recorded.callers, notes, watched=is_watched(recorded))
         self._traced_plan.write_text(plan.text(notes.queries))
         again = _busiest(untraced)
         name_as(notes, again)
         self._plan_file.write_text(plan.text(again.queries))
         return plan, notes
+
+    def _shadowed(self, plan: Plan, untraced: FinishedRun) -> Plan:
+        """The plan by a shadow run, which sees what the first run leaves in doubt."""
+        is_of_use = any({*each.apart} <= FROM_THE_TRACE for each in (*plan.pairs, *plan.apart))
+        if not is_of_use or not UNIFIED & {*self._results}:
+            return plan
+        self._call.tell("shadow")
+        most = max(_LEAST_SHADOW_SECONDS, _SHADOW_TIMES_PLAIN * untraced.seconds)
+        run = self._trace("shadow", self._call.out / "shadow-profile", shadow=True, most=most)
+        if run.outputs.status != untraced.outputs.status:
+            self._call.tell(f"the shadow run ended with status {run.outputs.status}, and is of no use")
+            return plan
+        try:
+            return self._plan(self._call.out / "shadow-profile", "shadow", untraced)[0]
+        except UsageError as error:
+            self._call.tell(f"the shadow run is of no use: {error}")
+            return plan
 
     def _check_kind(self, run: TracedRun) -> None:
         if run.apis not in (("CUDA",), ("HIP",)):
@@ -299,6 +325,7 @@ class _Trial:
             not_predicted=self._not_predicted,
             pairs=[*_pairs(plan.pairs)],
             apart=[*_apart(plan.apart)],
+            shadow=self._shadow.look if self._shadow is not None else None,
             checked=self._checked,
             outputs=[ComparedOutput(name=name, compared=judge.compared(name)) for name in judge.names],
             results=rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from firsttouch.advice.port.wording import shadow_words
 from firsttouch.advice.tried.findings import (
     BASELINE,
     PeakSource,
@@ -120,6 +121,11 @@ def output_lines(findings: TryFindings) -> Iterator[str]:
         yield f"equal in all timed runs: {'; '.join(compared)}" if compared else "no output could be compared"
     if varying := [row.name for row in findings.outputs if row.compared == "nothing"]:
         yield f"not compared, as plain runs differ: {', '.join(varying)}"
+
+
+def shadow_text(findings: TryFindings) -> str:
+    """What the shadow run showed; '' if there was none."""
+    return shadow_words(findings.shadow) if findings.shadow is not None else ""
 
 
 def checked_text(findings: TryFindings) -> str:

@@ -389,7 +389,7 @@ void Calls::after(const cupti::Stream& stream, const Call& call) {
         recorder_.end_capture(stream_key(stream.stream, call));
     } else if (call.function.starts_with("cuStreamSynchronize") ||
                (call.function.starts_with("cuStreamQuery") && recorder_.has_work())) {
-        recorder_.waited(WaitFor::stream, call);
+        recorder_.waited(WaitFor::stream, call, stream_key(stream.stream, call));
     }
 }
 

@@ -19,6 +19,14 @@
 
 namespace firsttouch::inject {
 
+// The parameters of launches and fills.
+template <class Parameters>
+concept ChangingDevice =
+    std::is_same_v<Parameters, cupti::Launch> || std::is_same_v<Parameters, cupti::LaunchTogether> ||
+    std::is_same_v<Parameters, cupti::LaunchOf> || std::is_same_v<Parameters, cupti::GraphLaunch> ||
+    std::is_same_v<Parameters, cupti::Fill> || std::is_same_v<Parameters, cupti::FillOn> ||
+    std::is_same_v<Parameters, cupti::FillRows> || std::is_same_v<Parameters, cupti::FillRowsOn>;
+
 class Calls {
   public:
     explicit Calls(Recorder& recorder, const DriverFunctions& driver = DriverFunctions::of_this_process())
@@ -49,6 +57,7 @@ class Calls {
     void before(const Copying auto& parameters, const Call& call) {
         recorder_.before_copies(on_stream(asked(parameters), call), call);
     }
+    void before(const ChangingDevice auto&, const Call&) { recorder_.changes_device(); }
     void before(const cupti::MemoryAt& at, const Call& call) { free_block(at.address, call); }
     void before(const cupti::MemoryAtOn& at, const Call& call);
     void before(const cupti::UnmappedMemory& at, const Call& call);

@@ -27,7 +27,19 @@ DriverFunctions DriverFunctions::of_this_process() {
     load(functions.allocation_node, "cuGraphMemAllocNodeGetParams");
     load(functions.free_node, "cuGraphMemFreeNodeGetParams");
     load(functions.is_capturing, "cuStreamIsCapturing");
+    load(functions.copy_slices, "cuMemcpy3D_v2");
     return functions;
+}
+
+// A slice of one row: libraries that are preloaded for a trial take the place of the simpler calls.
+bool DriverFunctions::read(void* target, cupti::Address source, std::size_t bytes) const {
+    cupti::Copy3D copy{};
+    copy.source.type = 2;
+    copy.source.device = source;
+    copy.target.type = 1;
+    copy.target.host = target;
+    copy.width = bytes, copy.height = copy.depth = 1;
+    return copy_slices != nullptr && copy_slices(&copy) == 0;
 }
 
 const char* DriverFunctions::name_of(Handle kernel) const {

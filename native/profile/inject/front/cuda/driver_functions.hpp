@@ -26,6 +26,10 @@ struct DriverFunctions final : Kernels {
     Result (*allocation_node)(cupti::Handle, cupti::AllocationNodeParameters*) = nullptr;
     Result (*free_node)(cupti::Handle, cupti::Address*) = nullptr;
     Result (*is_capturing)(cupti::Handle stream, int* status) = nullptr;
+    Result (*copy_slices)(const cupti::Copy3D*) = nullptr;
+
+    // Copies memory of the device to that of the host, and waits for it.
+    bool read(void* target, cupti::Address source, std::size_t bytes) const;
 
     const char* name_of(Handle kernel) const override;
     bool find_parameters(Handle kernel, std::vector<Parameter>& parameters) const override;

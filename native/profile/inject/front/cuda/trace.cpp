@@ -27,7 +27,11 @@ const Record& as(const cupti::Record& record) {
 
 Trace::Trace(const cupti::Functions& api, Recording& recording)
     : api_(api), journal_(recording.journal), texts_(recording.texts), places_(recording.places),
-      recorder_(recording.recorder), watch_(recording.watch.get()), calls_(recording.recorder) {}
+      recorder_(recording.recorder), watch_(recording.watch.get()), calls_(recording.recorder) {
+    recording.reads_device_by([this](void* target, std::uint64_t source, std::size_t bytes) {
+        return !recorder_.is_capturing() && calls_.driver().read(target, source, bytes);
+    });
+}
 
 std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Recording& recording) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");

@@ -49,7 +49,7 @@ class Trace final : public RecordSink {
     Texts& texts_;
     Places& places_;
     Recorder& recorder_;
-    HostWatch* const watch_;
+    CopyWatch* const watch_;
     Calls calls_;
     std::mutex shapes_mutex_;
     std::map<std::array<std::int32_t, 6>, std::uint32_t> shapes_;  // grids and blocks of launches

@@ -99,6 +99,11 @@ void tell_runtime(Recorder& recorder) {
         std::ranges::fill(properties, '\0');
     if (ask(real.hipRuntimeGetVersion, &version) != 0) version = 0;
     recorder.runs_on("HIP", version_text(version), properties.data(), architecture_in({properties.data(), most_bytes}));
+    if (inject::Recording* const recording = inject::Recording::of_this_process(); recording != nullptr)
+        recording->reads_device_by([&recorder](void* target, std::uint64_t source, std::size_t bytes) {
+            return !recorder.is_capturing() &&
+                   ask(real.hipMemcpyDtoH, target, reinterpret_cast<void*>(source), bytes) == 0;
+        });
 }
 
 void tell_managed(Recorder& recorder, const RecordedCall& of) {
@@ -109,6 +114,7 @@ void tell_managed(Recorder& recorder, const RecordedCall& of) {
 }
 
 constexpr auto nothing = [](Recorder&, const RecordedCall&) {};
+constexpr auto device_changes = [](Recorder& recorder, const RecordedCall&) { recorder.changes_device(); };
 
 // Makes a call, and tells of it if it succeeded. before, after: steps with the recorder and the call.
 template <class Before, class Call, class After>
@@ -162,8 +168,9 @@ Graphs::Step step_of(const Asked& asked) {
 }
 
 template <class Call>
-Error waited(WaitFor what, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) { recorder.waited(what, of); });
+Error waited(WaitFor what, Call&& call, std::uint64_t stream = 0) {
+    return recorded(nothing, call,
+                    [&](Recorder& recorder, const RecordedCall& of) { recorder.waited(what, of, stream); });
 }
 // Programs ask again and again: the answer counts once.
 template <class Call>
@@ -175,8 +182,10 @@ Error queried(WaitFor what, Call&& call) {
 
 Error w_hipDeviceSynchronize() { return waited(WaitFor::context, REAL(hipDeviceSynchronize)); }
 Error w_hipCtxSynchronize() { return waited(WaitFor::context, REAL(hipCtxSynchronize)); }
-Error w_hipStreamSynchronize(Stream q) { return waited(WaitFor::stream, REAL(hipStreamSynchronize, q)); }
-Error w_hipStreamSynchronize_spt(Stream q) { return waited(WaitFor::stream, REAL(hipStreamSynchronize_spt, q)); }
+Error w_hipStreamSynchronize(Stream q) { return waited(WaitFor::stream, REAL(hipStreamSynchronize, q), stream_key(q)); }
+Error w_hipStreamSynchronize_spt(Stream q) {
+    return waited(WaitFor::stream, REAL(hipStreamSynchronize_spt, q), stream_key(q, Default::of_thread));
+}
 Error w_hipEventSynchronize(Handle e) { return waited(WaitFor::event, REAL(hipEventSynchronize, e)); }
 Error w_hipStreamQuery(Stream q) { return queried(WaitFor::stream, REAL(hipStreamQuery, q)); }
 Error w_hipStreamQuery_spt(Stream q) { return queried(WaitFor::stream, REAL(hipStreamQuery_spt, q)); }
@@ -748,7 +757,7 @@ Transfer fill_of(const void* target, Size width, Size height, Size pitch) {
 }
 template <class Call>
 Error filled(const void* target, Size width, Size height, Size pitch, std::uint64_t stream, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+    return recorded(device_changes, call, [&](Recorder& recorder, const RecordedCall& of) {
         recorder.filled(address_of(target), width, height, pitch, stream, of);
         capture(recorder, stream, [&] { return Graphs::Step{.fills = {fill_of(target, width, height, pitch)}}; });
     });
@@ -813,7 +822,7 @@ Error w_hipMemsetD2D32Async(void* t, Size p, unsigned v, Size w, Size h, Stream 
 }
 template <class Call>
 Error box_filled(const Pitched& target, const Extent& extent, std::uint64_t stream, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+    return recorded(device_changes, call, [&](Recorder& recorder, const RecordedCall& of) {
         for (Size slice = 0; slice < std::min<Size>(extent.depth, most_slices); ++slice) {
             const char* const at = static_cast<const char*>(target.address) + slice * target.height * target.pitch;
             recorder.filled(address_of(at), extent.width, extent.height, target.pitch, stream, of);
@@ -871,7 +880,7 @@ Error w_hipMemAdvise_v2(const void* p, Size n, int a, Location d) {
 template <class Call>
 Error launched(const void* kernel, void* const* parameters, void* const* extra, std::uint64_t stream,
                std::uint8_t flags, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+    return recorded(device_changes, call, [&](Recorder& recorder, const RecordedCall& of) {
         void* const handle = const_cast<void*>(kernel);
         const char* const name = kernels().name_of(handle);
         recorder.launched(kernels(), handle, name, parameters, extra, stream, flags, of);
@@ -1037,7 +1046,7 @@ Error w_hipGraphExecUpdate(Handle e, Handle g, Handle* n, int* result) {
 
 template <class Call>
 Error graph_launched(Handle executable, std::uint64_t stream, Call&& call) {
-    return recorded(nothing, call, [&](Recorder& recorder, const RecordedCall& of) {
+    return recorded(device_changes, call, [&](Recorder& recorder, const RecordedCall& of) {
         recorder.launched_graph(graphs().steps_of(executable).get(), stream, of);
     });
 }

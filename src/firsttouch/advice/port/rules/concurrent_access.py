@@ -9,6 +9,7 @@ from functools import cached_property
 from firsttouch.advice.port.cpu_use import watched_ranges
 from firsttouch.advice.port.places import counted
 from firsttouch.advice.port.rule import Coverage, FindingRows, FindingWords, Hazard, ProgramState
+from firsttouch.advice.port.shadowed import shadow_run
 from firsttouch.profile.calls import HostUse
 from firsttouch.program.partners import joined, may_pair
 from firsttouch.program.range_map import RangeMap
@@ -70,6 +71,9 @@ class ConcurrentAccess(Hazard):
         self._between = 0, 0, Ranges()
         """The last steps between launches that were asked for, and the pages that their copies to the host write."""
         self._shown = _ShownBytes(state.run)
+        shadow = state.run.once(shadow_run)
+        self._looked = shadow.looked if shadow is not None else set[int]()
+        """The blocks of which a shadow run tells what the CPU writes (both_sides.py)."""
 
     def take(self, number: int, step: TracedStep) -> None:
         if not self.state.pending:
@@ -104,7 +108,7 @@ class ConcurrentAccess(Hazard):
         if not use.writes:
             return
         for block, launch in self.state.pending.items():
-            if launch.call.t > use.since or block not in self.state.alive:
+            if launch.call.t > use.since or block not in self.state.alive or block in self._looked:
                 continue
             pages = Ranges()
             for written in use.writes:
@@ -172,7 +176,7 @@ class ConcurrentAccess(Hazard):
 
     def _replaced(self, number: int, copy: TracedCopy) -> None:
         block = copy.device.block
-        if not may_pair(self.state.run.blocks[block], copy):
+        if block in self._looked or not may_pair(self.state.run.blocks[block], copy):
             return
         key = copy.device, copy.call.source
         before, now = self._samples.get(key), copy.call.sample

@@ -5,6 +5,7 @@ from __future__ import annotations
 from firsttouch.advice.port.places import compared_part
 from firsttouch.advice.port.port_findings import FindingCertainty
 from firsttouch.advice.port.rule import FindingWords, Rule
+from firsttouch.advice.port.shadowed import shadow_run
 from firsttouch.profile.symbols.names import kernel_name
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.needless import RepeatedCopy
@@ -35,8 +36,10 @@ class RestoringCopy(Rule):
     chapter = "restoring-copies"
 
     def finish(self) -> None:
+        shadow = self.state.run.once(shadow_run)  # tells it of the blocks that it looked at (both_sides.py)
         for repeated in self.state.repeated.restoring():
-            self._add(repeated)
+            if shadow is None or self.state.repeated.copy(repeated.copy).device.block not in shadow.looked:
+                self._add(repeated)
 
     def _add(self, repeated: RepeatedCopy) -> None:
         copies, places = self.state.repeated, self.state.places
