@@ -85,7 +85,7 @@ def call(
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
         if not drawn:
             for module in (runner, reporting):
-                during.enter_context(patch.object(module, "write_report", lambda directory: ""))
+                during.enter_context(patch.object(module, "write_report", lambda *_: ""))
         if not drawn_by_process and reporting._written_paths is _written:
             during.enter_context(patch.object(reporting, "_written_paths", _draw))
         status = main.call(arguments)

@@ -178,8 +178,6 @@ def test_a_program_runs_under_every_strategy_and_its_output_stays(tried: Try, pr
         ("filled", "vecadd", "filled"),
         ("late", "device_first", "late"),
         ("moves", "grows", "moves"),
-        ("reads_old", "twice", "kept"),
-        ("scratch", "twice", "kept"),
     ],
 )
 def test_what_stays_apart_has_its_reason(tried: Try, tmp_path: Path, program: str, near: str, reason: str) -> None:
@@ -523,8 +521,8 @@ def test_it_says_which_step_took_how_long(tried: Try) -> None:
 
 
 def test_the_status_of_a_program_that_always_fails_alike_is_compared_as_its_other_outputs(tried: Try) -> None:
-    found = tried("fails", ("managed",))
-    assert_all_ran(found, "fails")
+    found = tried("fails", strategies=("managed",))
+    assert {row["status"] for row in found["results"]} == {"ok"}
     assert [row["compared"] for row in found["outputs"] if "status" in row["name"]] == ["all"]
 
 
@@ -573,8 +571,6 @@ def test_pages_of_hip_are_unseen(tried_hip: Try) -> None:
         ("filled", "filled"),
         ("late", "late"),
         ("moves", "moves"),
-        ("reads_old", "kept"),
-        ("scratch", "kept"),
     ],
 )
 def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, reason: str) -> None:
