@@ -24,9 +24,9 @@ CODE = "profile/inject/front/hip/layer.cpp"  # a file of code that the program l
 TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
 FORKED = "events/home_process.hpp"  # a page that the kernel wipes in a forked process
 # Under `try`, malloc's family, for a program that asks for memory itself, and memory that its blocks are placed in.
-TRIED, PLACED = "profile/tried/library.cpp", "profile/tried/driver.cpp"
+TRIED, PLACED = {"profile/tried/library.cpp", "profile/tried/memory.cpp"}, "profile/tried/driver.cpp"
 OBTAINING = {
-    r"\b(?:std::)?malloc\(": {HOST, NAMES, TRIED},
+    r"\b(?:std::)?malloc\(": {HOST, NAMES, *TRIED},
     r"\bmmap\(": {HOST, JOURNAL, RINGS, PYTHON, CODE, TRACKED, FORKED, PLACED},
     r"\.mem_alloc\b": {GPU},
     r"\.mem_alloc_managed\b": {GPU},
@@ -37,7 +37,7 @@ OBTAINING = {
     r"\.module_load\b": {GPU, GPU_HEADER},  # kernels; a __managed__ array
     r"\bcreate_buffer,": {OPENCL},
     r"\bsvm_alloc,": {OPENCL},
-    r"\b(?:posix_memalign|aligned_alloc|memalign|p?valloc|calloc|realloc)\(": {TRIED},
+    r"\b(?:posix_memalign|aligned_alloc|memalign|p?valloc|calloc|realloc)\(": TRIED,
     r"\b(?:sbrk|shmget|shm_open|memfd_create|numa_alloc\w*)\(": set(),
     r"\bnew \w+[^;(]*\[": set(),
     r"\bobtain\(": {HOST, GPU, GPU_HEADER, OPENCL, "device/host/device.cpp", "device/device.hpp", "device/device.cpp"}
