@@ -123,7 +123,8 @@ class _Trial:
         second = self._runner.run("plain-2", "record")
         statuses = [plain.outputs.status for plain in (first, second)]
         if statuses[0] != statuses[1] or not 0 <= statuses[0] < _KILLED:
-            raise UsageError(f"the program itself ended with status {join_names([*map(str, dict.fromkeys(statuses))])}; "
+            told = join_names([*map(str, dict.fromkeys(statuses))])
+            raise UsageError(f"the program itself ended with status {told}; "
                              "try one that ends by itself, always with the same status")  # fmt: skip
         self._runner.limit(second.seconds)
         self._plain_copies = _busiest(second).copies
