@@ -6,11 +6,13 @@ prices times are predicted.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from firsttouch.advice.tried.findings import BASELINE, TriedResult, TryFindings
 from firsttouch.advice.tried.stored import is_tried, read_findings
@@ -20,7 +22,7 @@ from firsttouch.cli.tried import lines
 from firsttouch.comparison.validation.tried import TriedProgram, judged_by_tries, tried_program
 from firsttouch.comparison.validation.wording import measured_sentences
 from profiled import WIDTH
-from records import ROOT, table
+from records import table
 
 
 def _sides(paths: Sequence[Path]) -> tuple[list[Path], Path | None]:
@@ -97,11 +99,28 @@ def judged(paths: Sequence[Path]) -> str:
 
 
 def printed(paths: Sequence[Path]) -> str:
-    """What `firsttouch report` prints of a directory, without the lines on where numbers are from."""
+    """What `firsttouch try` printed."""
     os.environ["COLUMNS"] = str(WIDTH)
     (path,) = paths
-    shown = [f"    {line}".rstrip() for line in lines(read_findings(path))]
-    return "\n".join(["", f"    $ firsttouch report {path.relative_to(ROOT)}", *shown, "", ""])
+    found = read_findings(path)
+    strategies = ",".join(row.strategy for row in found.results if row.strategy != BASELINE)
+    command = shlex.join([f"./{name_of(found)}", *found.command[1:]])
+    options = f"{'--prices RUN ' if found.prices else ''}--strategy {strategies}"
+    shown = [f"    {line}".rstrip() for line in lines(found)]
+    return "\n".join(["", f"    $ firsttouch try {options} -- {command}", *shown, "", ""])
+
+
+def versions(paths: Sequence[Path]) -> str:
+    """Beside what others wrote: multiples of the program as it is, of whole processes."""
+    (stored,) = (path for path in paths if not is_tried(path))
+    tried = {name_of(found): found for found in map(read_findings, _sides(paths)[0])}
+    rows = []
+    for name, seconds in json.loads((stored / "versions.json").read_text()).items():
+        own = median(seconds["explicit"])
+        for strategy in (strategy for strategy in seconds if strategy != "explicit"):
+            row = tried[name].result(strategy)
+            rows.append([f"`{name}`", f"`{strategy}`", f"{median(seconds[strategy]) / own:.2f}", _cell(row)])
+    return table(["program", "strategy", "version of others", "tried"], rows)
 
 
 OF_TRIES: Mapping[str, Callable[[Sequence[Path]], str]] = {
@@ -109,4 +128,5 @@ OF_TRIES: Mapping[str, Callable[[Sequence[Path]], str]] = {
     "tried-beside": beside,
     "tried-judged": judged,
     "tried-lines": printed,
+    "tried-versions": versions,
 }

@@ -21,6 +21,8 @@ Faster: TypeAlias = Literal["faster", "slower", "unsure"]
 BASELINE: TriedStrategy = "none"
 UNIFIED: frozenset[TriedStrategy] = frozenset(("managed", "managed+advise", "managed+prefetch", "pinned", "system"))
 """Those under which an array and its block are one memory."""
+LEAST_ROUNDS = 5
+"""From how many rounds on it is said which is faster: in fewer, all may be on the same side by chance."""
 
 
 class TriedPair(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +155,7 @@ class TryFindings(Output, frozen=True, kw_only=True, tag="firsttouch-try/1"):
     not_predicted: str = ""
     pairs: Sequence[TriedPair]
     apart: Sequence[PairApart]
-    shadow: ShadowLook | None
+    shadow: ShadowLook | None = None
     checked: CheckedCopies | None
     outputs: Sequence[ComparedOutput]
     results: Sequence[TriedResult]

@@ -22,6 +22,7 @@ from firsttouch.advice.profiled import gpu_of
 from firsttouch.advice.tried.edit_list import edits_of_pairs
 from firsttouch.advice.tried.findings import (
     BASELINE,
+    LEAST_ROUNDS,
     UNIFIED,
     CheckedCopies,
     ComparedOutput,
@@ -52,10 +53,8 @@ from firsttouch.program.strategies import STRATEGIES
 from firsttouch.program.trace import TracedRun
 from firsttouch.records.text import count, join_names
 
-_FAULTS, _LEAST_ROUNDS = 8, 5
-"""Of how many page faults one is sampled. From how many rounds on it is said which is faster: in fewer, all may be on
-the same side by chance.
-"""
+_FAULTS = 8
+"""Of how many page faults one is sampled."""
 _LEAST_SHADOW_SECONDS, _SHADOW_TIMES_PLAIN = 300.0, 100.0
 _KILLED = 128
 """From here on a status is that of a program which a signal ended, as shells count."""
@@ -391,7 +390,7 @@ def _to_edit_for(rows: Sequence[TriedResult]) -> TriedStrategy | None:
 
 
 def _compared(ratio: TriedTime) -> Faster:
-    if len(ratio.samples) < _LEAST_ROUNDS or ratio.low <= 1 <= ratio.high:
+    if len(ratio.samples) < LEAST_ROUNDS or ratio.low <= 1 <= ratio.high:
         return "unsure"
     return "faster" if ratio.high < 1 else "slower"
 
@@ -443,8 +442,8 @@ def _summary(name: str, rows: Sequence[TriedResult], rounds: int) -> str:
     if not timed:
         reason = next((row.reason for row in rows if row.reason), "")
         return f"{name}: nothing could be timed{f': {reason}' if reason else ''}"
-    if rounds < _LEAST_ROUNDS:
-        return f"{name}: {count(rounds, 'round')} cannot tell which is faster; give --rounds {_LEAST_ROUNDS} or more"
+    if rounds < LEAST_ROUNDS:
+        return f"{name}: {count(rounds, 'round')} cannot tell which is faster; give --rounds {LEAST_ROUNDS} or more"
     if all(row.compared == "slower" for row in timed):
         return f"{name}: leave it as it is; every strategy that was tried is slower"
     return f"{name}: no strategy that was tried is clearly faster than the program as it is"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from firsttouch.advice.tried.findings import BASELINE, PredictedTime, TryFindings
+from firsttouch.advice.tried.findings import BASELINE, LEAST_ROUNDS, PredictedTime, TryFindings
 from firsttouch.advice.tried.predicting import beside, differences
 from firsttouch.advice.tried.results import records
 from firsttouch.advice.tried.stored import PROFILE, read_findings
@@ -52,7 +52,11 @@ class TriedProgram:
             )
 
     def in_order(self) -> Iterator[bool]:
-        """Of each pair whose measured times differ clearly, whether the predicted ones have the same order."""
+        """Of each pair whose measured times differ clearly, whether the predicted ones have the same order. Of few
+        rounds no order is known.
+        """
+        if self.findings.rounds < LEAST_ROUNDS:
+            return
         for pair in combinations(self.predicted, 2):
             fast, slow = sorted(pair, key=lambda name: self.measured[name].median)
             if is_clear(self.measured[fast], self.measured[slow]):
