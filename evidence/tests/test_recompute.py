@@ -104,7 +104,8 @@ def test_a_prediction_is_printed_as_the_readme_says(tmp_path: Path) -> None:
 
 
 def test_tables_of_what_was_tried_have_measured_and_predicted_times(tmp_path: Path) -> None:
-    times = {"none": [1.0, 1.1, 0.9], "managed": [0.5, 0.51, 0.49], "managed+prefetch": [2.0, 2.1, 1.9]}
+    spread = (0.9, 0.95, 1.0, 1.05, 1.1)
+    times = {"none": [*spread], "managed": [t / 2 for t in spread], "managed+prefetch": [2 * t for t in spread]}
     predicted = {"managed": (0.6, 0.4, 0.7), "managed+prefetch": (0.8, 0.7, 0.9)}
     first = tries.written(tmp_path / "a", tries.found(times, predicted))
     other = tries.written(tmp_path / "b", tries.found({"none": [3.0]}, command=["./b", "2"]))
@@ -112,7 +113,7 @@ def test_tables_of_what_was_tried_have_measured_and_predicted_times(tmp_path: Pa
         patch.syspath_prepend(ROOT / "evidence/recompute")
         tables = load_script(ROOT / "evidence/recompute/tried.py").OF_TRIES
     rows = [line.strip("| ").split(" | ") for line in tables["tried-times"]([first, other]).splitlines()]
-    assert rows[2][:4] == ["`app 1`", "3", "1 s (0.9 to 1.1)", "0.50 (0.49 to 0.51)"]
+    assert rows[2][:4] == ["`app 1`", "5", "1 s (0.9 to 1.1)", "0.50 (0.49 to 0.51)"]
     assert rows[3][:3] == ["`b 2`", "1", "3 s"]
     beside = tables["tried-beside"]([first]).splitlines()
     assert [line.split(" | ")[-1].strip(" |") for line in beside[2:]] == ["yes", "no"]

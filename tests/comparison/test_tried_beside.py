@@ -12,7 +12,7 @@ from tests.port.tries import found, written
 from tests.schemas import assert_valid
 from tests.texts import assert_states
 
-from firsttouch.advice.tried.findings import TriedResult
+from firsttouch.advice.tried.findings import TriedResult, TriedStrategy
 from firsttouch.advice.tried.stored import RESULT
 
 ROUNDS = 7
@@ -86,6 +86,12 @@ def test_measured_times_judge_predicted_ones(tmp_path: Path) -> None:
     assert (judgement["pairs"], judgement["in_order"]) == (2, 0.5)
     assert judgement["factors"]["worst"] == pytest.approx(2.5, rel=0.01)  # type: ignore[index]
     assert judgement["baseline"] == "none"
+
+
+def test_of_few_rounds_no_order_is_judged(tmp_path: Path) -> None:
+    times: dict[TriedStrategy, list[float]] = {"none": [1.0] * 4, "managed": [0.5] * 4}
+    judgement = judged(written(tmp_path / "a", found(times, {"managed": (2.0, 1.0, 3.0)})))
+    assert (judgement["pairs"], len(judgement["strategies"])) == (0, 1)  # type: ignore[arg-type]
 
 
 def test_several_programs_are_judged_together_and_in_words(tmp_path: Path) -> None:
