@@ -22,7 +22,7 @@ from firsttouch.cli.tried import lines
 from firsttouch.comparison.validation.tried import TriedProgram, judged_by_tries, tried_program
 from firsttouch.comparison.validation.wording import measured_sentences
 from profiled import WIDTH
-from records import table
+from records import ROOT, table
 
 
 def _sides(paths: Sequence[Path]) -> tuple[list[Path], Path | None]:
@@ -99,15 +99,11 @@ def judged(paths: Sequence[Path]) -> str:
 
 
 def printed(paths: Sequence[Path]) -> str:
-    """What `firsttouch try` printed."""
+    """What `firsttouch report` prints of a directory, without the lines on where numbers are from."""
     os.environ["COLUMNS"] = str(WIDTH)
     (path,) = paths
-    found = read_findings(path)
-    strategies = ",".join(row.strategy for row in found.results if row.strategy != BASELINE)
-    command = shlex.join([f"./{name_of(found)}", *found.command[1:]])
-    options = f"{'--prices RUN ' if found.prices else ''}--strategy {strategies}"
-    shown = [f"    {line}".rstrip() for line in lines(found)]
-    return "\n".join(["", f"    $ firsttouch try {options} -- {command}", *shown, "", ""])
+    shown = [f"    {line}".rstrip() for line in lines(read_findings(path))]
+    return "\n".join(["", f"    $ firsttouch report {path.relative_to(ROOT)}", *shown, "", ""])
 
 
 def versions(paths: Sequence[Path]) -> str:
