@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <exception>
 #include <iterator>
 #include <string>
 #include <utility>
 
-#include "profile/inject/core/undisturbed.hpp"
+#include "profile/inject/core/watch_step.hpp"
 
 namespace firsttouch::inject {
 namespace {
@@ -58,22 +57,9 @@ HostWatch::HostWatch(Journal& journal, double percent, std::uint64_t began)
         nullptr, [] { has_forked = true; }, nullptr);
 }
 
-// What a program calls must not throw: without memory, the watch ends.
 template <class Step>
 void HostWatch::locked(Step&& step) noexcept {
-    const Undisturbed undisturbed;
-    if (ended_.load(std::memory_order_relaxed) || !home_.is_here()) return;
-    const auto end = [this](std::string_view reason) {
-        if (!ended_.exchange(true)) notice(Layer::host, "host data are not looked at from here on: ", reason);
-    };
-    try {
-        const std::scoped_lock lock(mutex_);
-        step();
-    } catch (const std::exception& reason) {
-        end(reason.what());
-    } catch (...) {
-        end("unknown error");
-    }
+    watch_step(ended_, home_, mutex_, "host data are not looked at from here on: ", step);
 }
 
 template <class Step>

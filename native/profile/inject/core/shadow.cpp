@@ -7,15 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <fstream>
 #include <iterator>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "profile/inject/core/undisturbed.hpp"
+#include "profile/inject/core/watch_step.hpp"
 
 namespace firsttouch::inject {
 namespace {
@@ -114,20 +112,10 @@ Shadow::Shadow(Journal& journal, Places& places) : journal_(journal), places_(pl
 
 template <class Step>
 void Shadow::locked(Step&& step) noexcept {
-    const Undisturbed undisturbed;
-    if (ended_.load(std::memory_order_relaxed) || !home_.is_here()) return;
-    const auto end = [this](std::string_view reason) {
-        if (!ended_.exchange(true)) notice(Layer::host, "the shadow run does not look from here on: ", reason);
-    };
-    try {
-        const std::scoped_lock lock(mutex_);
+    watch_step(ended_, home_, mutex_, "the shadow run does not look from here on: ", [&] {
         step();
         remove_ended();
-    } catch (const std::exception& reason) {
-        end(reason.what());
-    } catch (...) {
-        end("unknown error");
-    }
+    });
 }
 
 template <class Do>
