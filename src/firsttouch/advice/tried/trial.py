@@ -162,14 +162,14 @@ class _Trial:
 
     def _plan(self, traced: Path, name: str, untraced: FinishedRun) -> tuple[Plan, ProcessNotes]:
         """By the profile of a run, and what the library noted in it."""
-        self._recorded = recorded = read_single(traced)
-        self._run = run = traced_run(recorded)
+        recorded = read_single(traced)
+        run = traced_run(recorded)
         self._check_kind(run)
         notes = next((each for each in read_notes(self._runner.folder(name)) if each.pid == run.pid), None)
         if notes is None:
             raise UsageError("the library of try was not loaded into the program: it is linked statically, or it runs "
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
-        self._shadow = run.once(shadow_run)
+        self._recorded, self._run, self._shadow = recorded, run, run.once(shadow_run)
         plan = plan_of(run, recorded.callers, notes, watched=is_watched(recorded))
         self._traced_plan.write_text(plan.text(notes.queries))
         again = _busiest(untraced)
