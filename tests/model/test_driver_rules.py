@@ -70,6 +70,15 @@ def test_a_range_is_notified_by_its_accesses() -> None:
 
 
 @pytest.mark.parametrize(
+    ("present", "pages", "after"),
+    [(0, 32, 1), (1, 32, 2), (2, 32, 4), (4, 32, 8), (8, 32, 16), (16, 32, 32), (32, 32, 32), (5, 32, 8), (0, 1, 1)],
+)
+def test_a_notification_moves_a_page_and_what_the_tree_takes_along(present: int, pages: int, after: int) -> None:
+    """uvm_ats_faults.c, uvm_ats_service_access_counters (550.54.15)."""
+    assert access_counters.present_after(present, pages) == after
+
+
+@pytest.mark.parametrize(
     ("release", "lists"),
     [
         ("575.64.05", ("free", "unused", "used")),
