@@ -223,7 +223,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("kfd.minor", "frequency", "pages that faults of the GPU map and the CPU made", 1e-9, 1),
     _P("kfd.window", "time", "fault that moves 2 MiB between the memories, without its bytes", 0, 1e9),
     _P("kfd.call", "time", "call that allocates memory at once, without its pages", 0, 1e9),
-    _P("fragment.<allocator>", "size", "aligned memory whose pages follow each other in physical memory", 4096, 2**43),
+    _P("fragment.<allocator>", "size", "bytes of one translation of the GPU, on average", 4096, 2**43),
     _P("device.walk", "time", "what one translation that misses adds to a kernel that streams", 0, 1e6),
     _P("device.coherence", "word", "how caches of CPU and GPU agree on one memory", words=["none", "bus", "full"]),
     _P("uncached.<agent>", "price", "pass over memory that caches do not hold, beyond one over memory that they do"),
