@@ -100,6 +100,7 @@ _PLACES = {
     "kernel": "copy|scale|add|triad|read|write",
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
+    "library": "mpi|xccl",
 }
 """The regular expressions for the words in angle brackets of a pattern."""
 
@@ -202,6 +203,9 @@ PARAMETERS: Sequence[Parameter] = (
     _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
     _P("peer.copy.<engine>.<allocator>.gpu_touched", "price", "the same, of memory that the GPU touched first"),
     _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
+    _P("message.start.<library>", "time", "one short message alone between two ranks of a host", 0, 1e9),
+    _P("message.queued", "ratio", "part of that start which one of several queued messages takes", 0, 1),
+    _P("message.direct_from", "size", "messages of device memory up to which an MPI goes through the host", 0, 2**40),
     _P(KERNELS, "word", "directory of runs that say what applications' kernels take, not this program's records"),
     _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),
     _P("driver.release", "word", "release of the driver"),
