@@ -259,6 +259,14 @@ def test_a_program_that_becomes_another_after_its_use_of_the_gpu_is_not_tried(tr
     assert_states(found["error"]["message"], "several processes")
 
 
+def test_a_traced_run_knows_blocks_whose_callers_are_others_while_it_is_traced(tried_memory: Try) -> None:
+    found = tried_memory("calls_otherwise_traced")
+    assert pairs(found) == 2
+    for row in found["results"]:
+        assert row["traced"], row["strategy"]
+        assert row["traced"]["device_peak"] is not None
+
+
 @pytest.fixture
 def allocator(cuda: PlayedCuda, make_once: MakeOnce) -> Path:
     """A library with an allocator of its own."""
