@@ -114,6 +114,28 @@ def test_uncached_memory_costs_each_agent_every_pass() -> None:
     assert used(terms, "caches written back") == 5
 
 
+@pytest.mark.parametrize(
+    ("slow", "passes", "ns"),
+    [
+        (0.1, 1, 0),  # as fast, and nothing is used twice
+        (0.1, 4, 3 * 0.1),  # what caches would have held is used again
+        (0.3, 1, 0.2),  # waits for translations
+        (0.3, 4, 4 * 0.2),
+    ],
+)
+def test_kernels_wait_for_translations_and_for_what_caches_do_not_hold(slow: float, passes: int, ns: float) -> None:
+    block = Block("data", SIZE, "inout", "both", starts_on="cpu", ends_on=None)
+    write = Launch("cpu", (Access(0, 0, SIZE, False, True),))
+    kernel = Launch("gpu", (Access(0, 0, SIZE, True, False, passes=passes),))
+    used_again = Program("again", (block,), (write,), (kernel,))
+    prices = TablePrices("tk1", {"slow_pass": slow, "usual_pass": 0.1, "allocation": 0})
+    waits = [
+        t for t in estimate(used_again, STRATEGIES["pinned"], prices) if t.what == "use of pinned memory by the GPU"
+    ]
+    assert sum(term.ms for term in waits) == pytest.approx(ns * SIZE * 1e-6)
+    assert all(term.low == 0 for term in waits)
+
+
 @pytest.mark.parametrize(("strategy", "faults", "remote"), [("managed", 1, 0), ("managed+advise", 0, 2)])
 def test_what_the_cpu_writes_is_made_on_the_gpu_if_that_is_advised(strategy: str, faults: float, remote: float) -> None:
     """Where the CPU reaches the GPU's memory, it writes and reads it across the link, and kernels do not fault."""
