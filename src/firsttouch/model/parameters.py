@@ -261,6 +261,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("exchange_updates.<allocator>", "count", "updates by atomics in each turn of these turns"),
     _P("uvm.batch", "time", "a batch of faults, beside its services", 0, 1e9),
     _P("uvm.service", "time", "one service of a GPU's faults in a block, without copies", 0, 1e9),
+    _P("uvm.touch", "time", "one service that makes new pages for a GPU; as uvm.service if there is none", 0, 1e9),
     _P("uvm.map", "time", "one service of a GPU's faults that maps pages where they are", 0, 1e9),
     _P("uvm.copy", "time", "one copy by the driver for a fault, without its bytes", 0, 1e9),
     _P("uvm.cpu_fault", "time", "one CPU fault on managed memory among those of all threads, without bytes", 0, 1e9),
