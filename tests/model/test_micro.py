@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ FAULTS = {"first_touch": "cpu", "streamed_by": "cpu", "size": 64 * MIB}
         ("pagefault", TOUCH, FAULT | {"pages": 1000}, 1000),
         ("pagefault", TOUCH, FAULT | {"pages": 1000, "threads": 4}, 250),
         ("pagefault", TOUCH, FAULT | {"pages": 1000, "threads": 0}, 100),
-        ("pagefault", TOUCH, FAULT | {"pages": 2, "threads": 0}, 500),
+        ("pagefault", TOUCH, FAULT | {"pages": 2, "threads": 0}, 1500),  # no less than one alone
         ("pagefault", TOUCH, FAULT | {"pages": 1}, 3000),
         ("pagefault", TOUCH, FAULT | {"scenario": "prefault+minor", "pages": 1000, "threads": 0}, 600),
         ("faultcount", {}, FAULTS | {"allocator": "malloc"}, 16),
@@ -183,6 +184,30 @@ def test_memory_is_counted_when_it_is_populated_and_where(
     grown = {name for name, value in answer.counters.items() if value == MIB}
     assert grown >= grows
     assert not any(name.startswith("call" if "touch_headline" in grows else "touch") for name in grown)
+
+
+@pytest.mark.parametrize("platform", ["mi300a", "h200-pcie", "gh200", "p9-volta"])
+@pytest.mark.parametrize("scenario", ["cpu", "gpu-major", "gpu-minor", "prefault+minor"])
+def test_more_pages_never_take_less_time_in_all(platform: str, scenario: str, tmp_path: Path) -> None:
+    allocator = "mmap" if platform in ("mi300a", "gh200") or scenario == "cpu" else "managed"
+    if platform == "gh200" and scenario not in ("cpu", "gpu-major"):
+        pytest.skip("a page that the CPU touched causes no fault")
+    factors = FAULT | {"scenario": scenario, "allocator": allocator, "threads": 0, "xnack": "1"}
+    file, counts = tmp_path / "m.json", [1, 2, 10, 100, 10**4, 10**5]
+    if scenario == "prefault+minor" and allocator == "managed":
+        counts = [10**5, 2 * 10**5]  # fewer blocks than threads are not modelled
+    in_all = [
+        predicted(file, {}, "pagefault", extends=platform, pages=pages, **factors).samples[0] * pages
+        for pages in counts
+    ]
+    assert all(more >= less * (1 - 1e-9) for less, more in pairwise(in_all))
+
+
+@pytest.mark.parametrize(("scenario", "pages"), [("gpu-major", 2 * 10**6), ("cpu", 10**8)])
+def test_pages_that_no_memory_holds_are_refused(scenario: str, pages: int, tmp_path: Path) -> None:
+    factors = FAULT | {"scenario": scenario, "pages": pages, "threads": 0}
+    with pytest.raises(Unsupported, match="which has"):
+        predicted(tmp_path / "m.json", {}, "pagefault", extends="gh200", **factors)
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from firsttouch.machine.allocators.properties import role, variant
@@ -68,7 +69,8 @@ class Prices(ABC):
         """Turns of a kernel and the CPU over a small block. by_groups: thread groups update a word by atomics."""
 
     def __getitem__(self, name: PriceName) -> Price:
-        return self.price(name) if isinstance(name, str) else self.price(*name)
+        price = self.price(name) if isinstance(name, str) else self.price(*name)
+        return replace(price, of_call=True) if name[0] == "allocation" else price
 
     def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
         """The CPU's first touch of plain host memory, by all threads or by one."""
@@ -88,7 +90,7 @@ class Prices(ABC):
         note = (
             "freeing touched memory was not measured in this run, and is estimated as half of freeing registered memory"
         )
-        return Price(whole.sizes, times, whole.grounds).assuming(note)
+        return replace(whole, times=times).assuming(note)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory. Where both share one
