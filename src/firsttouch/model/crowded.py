@@ -88,8 +88,10 @@ class Crowded(Moving):
             prepared = [
                 (a, [step for step in access_steps if id(step) not in together]) for a, access_steps in prepared
             ]
-            self.iterations.launched(self.terms.time_of(self.phase))
+            before = self.terms.time_of(self.phase)
+            self.iterations.launched(before)
             self._use_by_gpu(launch, uses)
+            self.note_kernel_time(self.terms.time_of(self.phase) - before)
         super().launch(launch, prepared)
 
     def _use_by_gpu(self, launch: Launch, uses: Sequence[tuple[steps.Use, Access]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.prices import Prices
-from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
+from firsttouch.model.pricing import IN_KERNELS, NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
 from firsttouch.program import steps
 from firsttouch.program.declarations import Agent
 from firsttouch.program.guidance import PREFERRED_GPU, READ_MOSTLY
@@ -101,10 +101,12 @@ class Moving(Pricing):
                     slow = turns * SLOW_TURN + counts["updates", number] * SLOW_UPDATE
                     time = Time(time.value, time.low, max(time.high, slow))
                 self.terms.add("compute", TURNS, price, block.nbytes * turns, time, turns)
+                counts[IN_KERNELS] += round(time.value)
             if faults > 0:
                 price = self.prices.gpu_fault(self.name, reads_only=False)
                 time = isolated(self.name).times(faults)
                 self.terms.add("compute", GPU_FAULTS, price, block.nbytes * faults, time, faults)
+                counts[IN_KERNELS] += round(time.value)
 
     def _turns(self, turns: int, updates: int) -> tuple[Price, Time]:
         """The price of turns and their time, with so many updates by atomics in all of them."""
