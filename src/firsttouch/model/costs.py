@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 from statistics import median
 from typing import TypeAlias
@@ -78,6 +78,10 @@ class Time:
         """By how much it is longer than another; nothing if it is not."""
         differences = (self.value - other.value, self.low - other.high, self.high - other.low)
         return Time(*(max(0.0, difference) for difference in differences))
+
+    def without(self, part: Time) -> Time:
+        """What is left of it, bound by bound, without a part of it."""
+        return Time(*(max(0.0, a - b) for a, b in zip(astuple(self), astuple(part), strict=True)))
 
     def at_least(self, other: Time) -> Time:
         return Time(max(self.value, other.value), max(self.low, other.low), max(self.high, other.high))

@@ -10,10 +10,10 @@ from firsttouch.base.errors import Unsupported
 from firsttouch.machine.allocators.properties import memory_of
 from firsttouch.model.computing import KERNELS, ProfiledComputing
 from firsttouch.model.costs import Assumption, Time, Unmeasured
-from firsttouch.model.crowded import Crowded
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.kernels import Kernels
 from firsttouch.model.memory_course import Clock, MemoryReplay, course
+from firsttouch.model.moving import Moving
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
@@ -99,7 +99,7 @@ def predict(
             copy_control=settings.copy_control,
             guidance=settings.guidance,
             computing=computing,
-            crowded=rules,
+            settings=rules,
             watch=clock.note if settings.over_time else None,
         )
     except (Impossible, NotEstimated, Unmeasured) as error:
@@ -108,7 +108,7 @@ def predict(
     phases = {phase: Time() for phase in PHASES}
     for term in terms:
         phases[term.phase] += Time(term.ms, term.low, term.high)
-    rules = pricing.pages.settings if isinstance(pricing, Crowded) else rules
+    rules = pricing.pages.settings if isinstance(pricing, Moving) else rules
     counted = MemoryReplay(program, strategy, platform.device, rules)
     counted.run()
     seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}

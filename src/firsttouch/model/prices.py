@@ -107,6 +107,10 @@ class Prices(ABC):
         advice, operation = candidates[-1]
         return self["gpu_fault", operation, touch, advice, allocator]
 
+    def gpu_mapping(self, allocator: str, *, reads_only: bool, touch: str = "dense") -> Price:
+        """A kernel's first pass over pages that stay on the CPU and that its faults map, beyond a later one."""
+        raise Unmeasured("the time to map pages that stay on the CPU when a kernel faults on them")
+
     def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
         """A kernel's first touch of pages that nobody has touched. whole_blocks: a fault brings all pages of a block of
         the driver, as after advice to keep them on the GPU.

@@ -124,10 +124,14 @@ class Pricing(Replay):
         for access, access_steps in prepared:
             self.access = access
             self._price(access_steps)
+        self.finish_uses()
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
         if self.computing is not None:
             self.computing.launch(self, launch)
+
+    def finish_uses(self) -> None:
+        """All uses of a launch have been played."""
 
     def _price(self, next_steps: Iterable[steps.Step]) -> None:
         for step in next_steps:

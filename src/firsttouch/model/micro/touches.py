@@ -10,7 +10,7 @@ from firsttouch.machine.allocators.properties import is_plain_host, memory_of, r
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
-from firsttouch.model.micro.passes import managed_kind
+from firsttouch.model.micro.passes import managed_settings
 from firsttouch.model.pages import IN_ORDER, PARALLEL, shares
 from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
@@ -155,10 +155,11 @@ def faults_per_mib(
 
 def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes: int) -> Answer:
     """By the driver's rules: the CPU faults on pages that are nowhere or on the GPU."""
-    if (kind := managed_kind(platform)) is None:
+    if (settings := managed_settings(platform)) is None:
         raise NotModelled("the CPU's faults on memory that this driver moves")
+    kind = settings.kind
     memory, touched, streamed = ManagedMemory(kind), PageMoves(kind.page), PageMoves(kind.page)
-    parts = shares(nbytes, int(platform.quantity("host.processors").value), WORD)
+    parts = shares(nbytes, settings.threads, WORD)
     for array in range(3):
         memory.allocate(array, nbytes)
         for agent, moves, writes in ((first_touch, touched, True), (streamed_by, streamed, array == 2)):
