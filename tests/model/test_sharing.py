@@ -11,10 +11,10 @@ from sharing_programs import SIZE, across, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate, priced
+from firsttouch.model.moving import REMOTE
 from firsttouch.model.platform import load_platform
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES
-from firsttouch.model.reached import REMOTE
 from firsttouch.model.sharing import MAPPING, FirstTouchPricing
 from firsttouch.program.declarations import Agent
 from firsttouch.program.program import Access, Block, Launch, Program

@@ -10,10 +10,9 @@ from typing import Any
 
 from firsttouch.machine.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Time, Unmeasured
-from firsttouch.model.moving import Moving
+from firsttouch.model.moving import REMOTE, Moving
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
-from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import NAMED_BYTES, RANGE_BYTES, notifications, present_after
 from firsttouch.program import steps
 from firsttouch.program.program import Launch, Program
@@ -279,5 +278,5 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
     if device.capabilities.shares_host_memory:
         return OneMemoryPricing
     if moves(entry, device):
-        return ReachedMoving if device.facts.get("directManagedMemAccessFromHost") else Moving
+        return Moving
     return FirstTouchPricing if stays_movable(entry.name, device) else InPlace
