@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.model.rules import access_counters, ats, eviction, integrated, kfd, linux, thrashing
+from firsttouch.model.rules import access_counters, ats, eviction, integrated, linux, thrashing
 from firsttouch.model.rules.access_counters import MovedMemory, Translation
 from firsttouch.model.rules.releases import parse_release
 
@@ -29,7 +29,6 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("thrashing", "PIN_NS", 150_000_000, "UVM_PERF_THRASHING_PIN_DEFAULT (515.43.04 to 595.45.04)"),
     ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
     ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
-    ("kfd", "LARGEST_ORDER", 31, "amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)"),
 ]
 
 
@@ -112,15 +111,6 @@ def test_evicted_pages_stay_mapped(
     how = {"accessed_by": accessed_by, "preferred": preferred}
     how |= {"counts_accesses": counts_accesses, "counters_enabled": counters_enabled}
     assert eviction.keeps_mapping(parse_release(release), **how) == kept
-
-
-@pytest.mark.parametrize(
-    ("page", "count", "order"),
-    [(512, 512, 9), (512, 1024, 9), (1024, 1024, 10), (16, 512, 4), (16, 15, 3), (1, 512, 0), (0, 2**40, 31)],
-)
-def test_fragments_are_as_large_as_alignment_and_length_allow(page: int, count: int, order: int) -> None:
-    """amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)."""
-    assert kfd.fragment_order(page, count) == order
 
 
 @pytest.mark.parametrize(

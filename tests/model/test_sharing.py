@@ -11,10 +11,10 @@ from sharing_programs import SIZE, across, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate, priced
+from firsttouch.model.moving import REMOTE
 from firsttouch.model.platform import load_platform
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES
-from firsttouch.model.reached import REMOTE
 from firsttouch.model.sharing import MAPPING, FirstTouchPricing
 from firsttouch.program.declarations import Agent
 from firsttouch.program.program import Access, Block, Launch, Program
@@ -120,6 +120,28 @@ def test_uncached_memory_costs_each_agent_every_pass() -> None:
     uncached = {agent: used(terms, f"uncached memory by the {agent}") for agent in ("CPU", "GPU")}
     assert uncached == {"CPU": 2, "GPU": 5}
     assert used(terms, "caches written back") == 5
+
+
+@pytest.mark.parametrize(
+    ("slow", "passes", "ns"),
+    [
+        (0.1, 1, 0),  # as fast, and nothing is used twice
+        (0.1, 4, 3 * 0.1),  # what caches would have held is used again
+        (0.3, 1, 0.2),  # waits for translations
+        (0.3, 4, 4 * 0.2),
+    ],
+)
+def test_kernels_wait_for_translations_and_for_what_caches_do_not_hold(slow: float, passes: int, ns: float) -> None:
+    block = Block("data", SIZE, "inout", "both", starts_on="cpu", ends_on=None)
+    write = Launch("cpu", (Access(0, 0, SIZE, False, True),))
+    kernel = Launch("gpu", (Access(0, 0, SIZE, True, False, passes=passes),))
+    used_again = Program("again", (block,), (write,), (kernel,))
+    prices = TablePrices("tk1", {"slow_pass": slow, "usual_pass": 0.1, "allocation": 0})
+    waits = [
+        t for t in estimate(used_again, STRATEGIES["pinned"], prices) if t.what == "use of pinned memory by the GPU"
+    ]
+    assert sum(term.ms for term in waits) == pytest.approx(ns * SIZE * 1e-6)
+    assert all(term.low == 0 for term in waits)
 
 
 @pytest.mark.parametrize(("strategy", "faults", "remote"), [("managed", 1, 0), ("managed+advise", 0, 2)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from firsttouch.machine.allocators.properties import role, variant
@@ -70,7 +71,8 @@ class Prices(ABC):
         """Turns of a kernel and the CPU over a small block. by_groups: thread groups update a word by atomics."""
 
     def __getitem__(self, name: PriceName) -> Price:
-        return self.price(name) if isinstance(name, str) else self.price(*name)
+        price = self.price(name) if isinstance(name, str) else self.price(*name)
+        return replace(price, of_call=True) if name[0] == "allocation" else price
 
     def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
         """The CPU's first touch of plain host memory, by all threads or by one."""
@@ -90,7 +92,7 @@ class Prices(ABC):
         note = (
             "freeing touched memory was not measured in this run, and is estimated as half of freeing registered memory"
         )
-        return Price(whole.sizes, times, whole.grounds).assuming(note)
+        return replace(whole, times=times).assuming(note)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory. Where both share one
@@ -106,6 +108,10 @@ class Prices(ABC):
                 return self["gpu_fault", operation, touch, advice, allocator]
         advice, operation = candidates[-1]
         return self["gpu_fault", operation, touch, advice, allocator]
+
+    def gpu_mapping(self, allocator: str, *, reads_only: bool, touch: str = "dense") -> Price:
+        """A kernel's first pass over pages that stay on the CPU and that its faults map, beyond a later one."""
+        raise Unmeasured("the time to map pages that stay on the CPU when a kernel faults on them")
 
     def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
         """A kernel's first touch of pages that nobody has touched. whole_blocks: a fault brings all pages of a block of

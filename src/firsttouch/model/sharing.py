@@ -10,10 +10,9 @@ from typing import Any
 
 from firsttouch.machine.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Time, Unmeasured
-from firsttouch.model.moving import Moving
+from firsttouch.model.moving import REMOTE, Moving
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
-from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import NAMED_BYTES, RANGE_BYTES, notifications, present_after
 from firsttouch.program import steps
 from firsttouch.program.program import Launch, Program
@@ -22,6 +21,8 @@ from firsttouch.program.replay import Prepared
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
 
+WORD = 4
+"""The least bytes that a thread's access uses."""
 LINE_BYTES = 128
 """The bytes that one access of a GPU moves across the link."""
 MAPPING = "faults of the GPU on pages that are there and not in its page table"
@@ -99,29 +100,36 @@ class OneMemoryPricing(InPlace):
             nbytes = (step.end - step.start) * self.access.passes
             self._add(f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
 
-    def _add(self, what: str, price: Price, nbytes: float) -> None:
+    def _add(self, what: str, price: Price, nbytes: float, time: Time | None = None) -> None:
         """Add a term, unless it takes no time."""
-        if price.of(nbytes).high:
-            self.terms.add(self.phase, what, price, nbytes)
+        if (price.of(nbytes) if time is None else time).high:
+            self.terms.add(self.phase, what, price, nbytes, time)
 
     def _use_slow_memory(self, step: steps.Use) -> None:
-        """Kernels wait for memory that they use more slowly than the device's usual memory. Without the times of
-        kernels, only what that takes beyond usual memory.
+        """Kernels take longer than in the device's usual memory, because they wait for translations and for coherence,
+        or because caches do not hold what they use again. Other threads may hide it all (Vesely et al., ISPASS 2016).
         """
-        nbytes = (step.end - step.start) * self.access.passes
         try:
-            price, usual = self.prices["slow_pass", self.strategy.allocator], self.prices["usual_pass"]
+            slow, usual = self.prices["slow_pass", self.strategy.allocator], self.prices["usual_pass"]
         except Unmeasured:
             return
+        once, nbytes = step.end - step.start, (step.end - step.start) * self.access.passes
         parts = self.computing.crossing(self.access) if self.computing else None
-        value, low, high = (price.of(nbytes * part) for part in parts or (1.0, 1.0, 1.0))
-        time = Time(value.value, low.low, high.high)
-        if self.computing:
-            self.crossed += time
-        else:
-            beyond = time.beyond(usual.of(nbytes))
-            time = Time(beyond.value, 0.0, beyond.high)
-        self.terms.add(self.phase, f"use of {self.strategy.allocator} memory by the GPU", price, nbytes, time)
+        value, _, most = (self._longer(slow, usual, once, nbytes * part) for part in parts or (1.0, 1.0, 1.0))
+        time = Time(value.value, 0.0, most.high)
+        self._add(f"use of {self.strategy.allocator} memory by the GPU", slow, nbytes, time)
+
+    def _longer(self, slow: Price, usual: Price, once: int, nbytes: float) -> Time:
+        """What uses take beyond those of usual memory. An access moves a line at most, whatever a profile of a short
+        kernel says. What is not slower is not cached: usual memory moves the same bytes once.
+        """
+        moved = min(nbytes, once * max(1.0, self.access.passes) * self._words_of_line)
+        in_usual = moved if slow.of(moved).value > usual.of(moved).value else min(moved, once)
+        return slow.of(moved).beyond(usual.of(in_usual))
+
+    @property
+    def _words_of_line(self) -> float:
+        return (as_number(self.device.facts.get("line_bytes")) or LINE_BYTES) / WORD
 
 
 class FirstTouchPricing(InPlace):
@@ -270,5 +278,5 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
     if device.capabilities.shares_host_memory:
         return OneMemoryPricing
     if moves(entry, device):
-        return ReachedMoving if device.facts.get("directManagedMemAccessFromHost") else Moving
+        return Moving
     return FirstTouchPricing if stays_movable(entry.name, device) else InPlace
