@@ -291,6 +291,17 @@ def test_arrays_of_a_library_that_is_loaded_and_unloaded_twice(cuda: PlayedCuda,
     assert {row["status"] for row in rows(found).values()} == {"ok"}
 
 
+@pytest.mark.parametrize(("name", "reason"), [("libcublas.so.13", "library"), ("libcublasters.so.13", None)])
+def test_a_block_of_a_library_of_the_vendor_stays_apart(
+    cuda: PlayedCuda, tried_memory: Try, tmp_path: Path, name: str, reason: str | None
+) -> None:
+    library = tmp_path / name
+    library.write_bytes(cuda.built(FIXTURES / "tried_memory.cpp", *TRIED_OPTIONS, "-shared", "-fPIC").read_bytes())
+    found = tried_memory("block_of_library", arguments=(library,))
+    assert {row["status"] for row in rows(found).values()} == ({"ok", "impossible"} if reason else {"ok"})
+    assert [row["reason"] for row in found["apart"]] == ([reason] if reason else [])
+
+
 def test_what_the_user_preloads_stays(cuda: PlayedCuda, tried_memory: Try) -> None:
     """Here the program's own plugin, whose function the program finds without opening it."""
     library = cuda.built(FIXTURES / "tried_memory.cpp", *TRIED_OPTIONS, "-shared", "-fPIC", "-DPRELOADED")

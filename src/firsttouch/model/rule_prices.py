@@ -220,6 +220,12 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
     return platform.curve("ats.counter_moves")
 
 
+def _counter_service(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """A notification is served as a fault of a window is (uvm_ats_faults.c)."""
+    service = platform.quantity("ats.service")
+    return Price((1.0, ALWAYS), (_time(service), _time(service)), (service.ground,))
+
+
 def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
     """The kind of memory that an integrated chip takes an allocator's for."""
     if needs_mapping(entry) or memory_of(entry) == "device":
@@ -297,6 +303,7 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "remote": _remote,
     "cpu_remote": _cpu_remote,
     "counter_moves": _counter_moves,
+    "counter_service": _counter_service,
     "uncached": _uncached,
     "cache_flush": _cache_flush,
     "stream": _stream,

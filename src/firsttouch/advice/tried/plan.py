@@ -31,6 +31,7 @@ from firsttouch.program.trace import (
 )
 
 Apart: TypeAlias = Literal[
+    "library",
     "offsets",
     "rows",
     "batched",
@@ -47,11 +48,11 @@ Apart: TypeAlias = Literal[
     "filled",
     "late",
     "moves",
-    "library",
     "paired",
 ]
 """Why an array and a block stay apart: the first of these that holds."""
 SENTENCES: Mapping[Apart, str] = {
+    "library": "the block belongs to a library of the vendor",
     "offsets": "copies join other offsets: a window or a part",
     "rows": "rows are copied, with gaps between them",
     "batched": "the array or the block is copied in a batch, which is not tried",
@@ -60,7 +61,7 @@ SENTENCES: Mapping[Apart, str] = {
     "allocated": "the block is allocated by a call that is not tried, such as cudaMallocAsync or cudaMallocPitch",
     "devices": "the program uses several devices, which is not tried",
     "graph": "the copies are captured into a graph, which is not tried",
-    "turns": "several arrays take turns in the block",
+    "turns": "another array is copied into the block",
     "shared": "the array is one with another block",
     "shadow": "one side is used while the other has newer bytes",
     "restoring": "a copy brings back old bytes after a launch",
@@ -69,7 +70,6 @@ SENTENCES: Mapping[Apart, str] = {
     "filled": "the block is filled before the copy of what the CPU has prepared",
     "late": "the array is allocated after a kernel that may write the block",
     "moves": "the array moves (realloc) while its block lives",
-    "library": "the block belongs to a library of the vendor",
     "paired": "one of the two is in a pair that copies more bytes",
 }
 FROM_THE_TRACE: frozenset[Apart] = frozenset(("restoring", "kept", "concurrent"))
@@ -129,12 +129,12 @@ class Plan:
         return sum(max(pair.array.bytes, pair.block.bytes) for pair in self.pairs if pair.array and pair.block)
 
     def text(self, queries: Mapping[str, bool | None], *, by_size: bool = False) -> str:
-        """The plan as the library reads it. queries: as of `ProcessNotes`. by_size: memory of the driver is known by its
-        size alone.
+        """The plan as the library reads it. queries: as of `ProcessNotes`. by_size: memory of the driver is known by
+        its size alone.
         """
 
         def known(block: NotedBlock | None) -> str:
-            name = UNWATCHED if block is None else by_size and block.by_size or block.known
+            name = UNWATCHED if block is None else (by_size and block.by_size) or block.known
             return f"{name.key} {name.ordinal}"
 
         lines = [f"device {self.device}", *(["hip"] if self.is_hip else []), *(["by size"] if by_size else [])]

@@ -27,8 +27,8 @@ UNWATCHED = Known("0", 0)
 @dataclass
 class NotedBlock:
     """An array of the host, or a block of the device. Times are seconds of CLOCK_MONOTONIC. end: None if it was not
-    given back. moved: it ended by realloc. batched: one of several copies that are asked for together names it. by_size:
-    as memory of the driver is known by its size alone; None of memory of malloc.
+    given back. moved: it ended by realloc. batched: one of several copies that are asked for together names it.
+    by_size: as memory of the driver is known by its size alone; None of memory of malloc.
     """
 
     known: Known
