@@ -1,5 +1,5 @@
 """What the docs say of predictions: in docs/reproduce.md which of its commands are predicted on the models of their
-machines, and in docs/model.md what `firsttouch validate` finds.
+machines, and in docs/model.md and README.md what `firsttouch validate` finds.
 
     python evidence/recompute/modelled.py            rewrites it
     python evidence/recompute/modelled.py --check    says what is out of date; exit status 1 if anything is
@@ -28,10 +28,15 @@ from firsttouch.base.units import format_number
 from firsttouch.cli.main import parser
 from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.comparison.validation.points import predicted
-from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow, error_summary
-from firsttouch.comparison.validation.targets import judged_targets
+from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow
+from firsttouch.comparison.validation.targets import figures_of, judged_targets
 from firsttouch.comparison.validation.validate import validated_platforms
-from firsttouch.comparison.validation.wording import published_value, target_sentences
+from firsttouch.comparison.validation.wording import (
+    figure_sentences,
+    number_of_claims,
+    published_value,
+    target_sentences,
+)
 from firsttouch.engine import runner
 from firsttouch.engine.planned import Planned
 from firsttouch.records.schema import Record
@@ -39,7 +44,9 @@ from firsttouch.records.text import quantity
 from records import ROOT, table
 
 DOCS = ROOT / "docs"
-PAGE, MODEL = DOCS / "reproduce.md", DOCS / "model.md"
+PAGE = DOCS / "reproduce.md"
+FOUND_IN = (DOCS / "model.md", ROOT / "README.md")
+"""The pages that say what validate finds."""
 PLACE = re.compile(r"(<!-- predicted: (\S+) -->\n).*?(<!-- end of predicted -->)", re.DOTALL)
 MODELS: Mapping[str, Sequence[str]] = {
     "any": ("gh200",),
@@ -139,40 +146,46 @@ def rows(text: str) -> Iterator[tuple[str, list[str]]]:
 # ------------------------------------------------------------------------------------------------ what validate finds
 
 
+def lead(validated: Sequence[ValidatedPlatform]) -> str:
+    """The three figures over all platforms, in a paragraph."""
+    return f"{textwrap.fill(' '.join(figure_sentences(figures_of(validated))), 120)}\n"
+
+
 def platforms(validated: Sequence[ValidatedPlatform]) -> str:
-    """How each platform is judged."""
-    head = [
-        "platform",
-        "free values",
-        "rows: fitted",
-        "held",
-        "held numbers",
-        "within 1.5",
-        "worst",
-        "held claims right",
-    ]
+    """The three figures of each platform, and of all."""
+    head = ["platform", "numbers", "within 1.5", "median factor", "orders", "right", "wrong", "equal", "refused"]
+    every = [*((f"`{p.platform}`", p.figures) for p in validated), ("all", figures_of(validated))]
     rows = []
-    for platform in validated:
-        numbers = [row for row in platform.rows if row.role == "held" and row.ratio is not None]
-        errors = error_summary(row.factor for row in numbers)
-        decided = platform.right + platform.wrong
+    for name, figures in every:
+        numbers, orders = figures.numbers, figures.orders
         rows.append(
             [
-                f"`{platform.platform}`",
-                str(platform.free),
-                str(platform.fitted),
-                str(platform.held),
-                str(errors.numbers),
-                "" if errors.within is None else f"{100 * errors.within:.0f} %",
-                "" if errors.worst is None else format_number(errors.worst, 2),
-                f"{platform.right} of {decided}" if decided else "",
+                name,
+                str(numbers.total),
+                str(numbers.right) if numbers.total else "",
+                "" if numbers.median_factor is None else format_number(numbers.median_factor, 3),
+                *map(number_of_claims, (orders.total, orders.right, orders.wrong, orders.tied)),
+                f"{number_of_claims(figures.refused)} of {number_of_claims(figures.total)}",
             ]
         )
-    judged = table(
-        [*head, "not predicted"],
-        [[*r, str(len(p.entries("not predicted")))] for r, p in zip(rows, validated, strict=True)],
-    )
-    return f"{judged}\n{textwrap.fill(' '.join(target_sentences(judged_targets(validated))), 120)}\n"
+    return f"{table(head, rows)}\n{textwrap.fill(' '.join(target_sentences(judged_targets(validated))), 120)}\n"
+
+
+def fitted(validated: Sequence[ValidatedPlatform]) -> str:
+    """The rows to which values were fitted, which judge nothing."""
+    rows = [
+        [
+            f"`{platform.platform}`",
+            f"`{row.row.partition('/')[2]}`",
+            published_value(row),
+            _predicted(row),
+            format_number(row.factor, 3),
+        ]
+        for platform in validated
+        for row in platform.rows
+        if row.role == "fitted" and row.ratio is not None
+    ]
+    return table(["platform", "row", "published", "predicted", "off by a factor of"], rows)
 
 
 def wrong(validated: Sequence[ValidatedPlatform]) -> str:
@@ -181,13 +194,18 @@ def wrong(validated: Sequence[ValidatedPlatform]) -> str:
     for platform in validated:
         for entry in platform.entries("wrong"):
             if isinstance(entry, ValidatedRow):
-                unit = "" if entry.unit == "ratio" else entry.unit
-                said = f"{published_value(entry)}; predicted {quantity(entry.predicted or 0, unit)}"
-                name = entry.row.partition("/")[2]
+                name, said = entry.row.partition("/")[2], f"{published_value(entry)}; predicted {_predicted(entry)}"
             else:
                 name, said = entry.id, entry.why.partition(":")[0]
-            rows.append([f"`{platform.platform}`", f"`{name}`", said, entry.reason or "no reason is known"])
-    return table(["platform", "row or claim", "published; or values that a claim compares", "why"], rows)
+            independent = "yes" if entry.role == "held" else "no"
+            reason = entry.reason or "no reason is known"
+            rows.append([f"`{platform.platform}`", f"`{name}`", independent, said, reason])
+    head = ["platform", "row or claim", "independent", "published; or values that a claim compares", "why"]
+    return table(head, rows)
+
+
+def _predicted(row: ValidatedRow) -> str:
+    return quantity(row.predicted or 0, "" if row.unit == "ratio" else row.unit)
 
 
 def in_place(validated: Sequence[ValidatedPlatform]) -> str:
@@ -202,39 +220,43 @@ def in_place(validated: Sequence[ValidatedPlatform]) -> str:
 
 
 FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {
+    "figures": lead,
     "platforms": platforms,
+    "fitted": fitted,
     "wrong": wrong,
     "in-place": in_place,
 }
 
 
-def with_found(text: str) -> str:
-    """A page with what validate finds."""
+def with_found(texts: Sequence[str]) -> list[str]:
+    """Pages with what validate finds."""
     validated = validated_platforms([])
-    return PLACE.sub(lambda part: part[1] + FOUND[part[2]](validated) + part[3], text)
+    return [PLACE.sub(lambda part: part[1] + FOUND[part[2]](validated) + part[3], text) for text in texts]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="change nothing, and say what is out of date")
     check = options.parse_args(arguments).check
-    text, before, stale = PAGE.read_text(), MODEL.read_text(), 0
+    text, before, stale = PAGE.read_text(), [path.read_text() for path in FOUND_IN], 0
     lines = [*rows(text)]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        page = pool.submit(with_found, before)
+        pages = pool.submit(with_found, before)
         words = [*pool.map(word_of, [cells for _, cells in lines])]
-        after = page.result()
+        after = pages.result()
     for (line, cells), word in zip(lines, words, strict=True):
         if word != cells[-1]:
             stale += 1
             print(f"{cells[2]}: {cells[-1]}, is {word}")
             text = text.replace(line, f"| {' | '.join([*cells[:-1], word])} |")
-    if after != before:
-        stale += 1
-        print(f"{MODEL.name}: what validate finds has changed")
+    for path, old, new in zip(FOUND_IN, before, after, strict=True):
+        if old != new:
+            stale += 1
+            print(f"{path.name}: what validate finds has changed")
     if stale and not check:
         PAGE.write_text(text)
-        MODEL.write_text(after)
+        for path, new in zip(FOUND_IN, after, strict=True):
+            path.write_text(new)
     return int(check and stale > 0)
 
 
