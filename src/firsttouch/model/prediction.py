@@ -115,7 +115,7 @@ def predict(
             terms.append(Term("compute", what, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, texts))))
     loop = pricing.iterations
     iterations = [1e-6 * ns for ns in loop.shown()]
-    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * sum(loop.each))
+    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total)
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:
