@@ -132,6 +132,56 @@ def test_rows_of_a_file_are_held(tmp_path: Path, changes: dict[str, Any], ratio:
     assert (platform["held"], platform["claims"]) == (1, [])
 
 
+YAML = """\
+# Rows of mine.
+source: {title: Mine, authors: [A. Body], venue: none, year: 2026}
+platforms:
+  mine: {name: Mine, description: "", memory: separate}
+rows:
+- id: mine
+  platform: mine
+  experiment: copies
+  metric: rate
+  unit: GB/s
+  conditions: {events: off}
+  value: 2.5e2
+  kind: measured
+  section: Sec. 1
+  says: Copies reach 250 GB/s.
+  here:
+    experiment: transfer
+    factors: {direction: h2d, allocator: pinned, engine: copy-engine}
+    unit: GB/s
+"""
+
+
+@pytest.mark.usefixtures("predicted")
+def test_rows_may_be_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML)
+    (platform,) = validated("gh200", "--rows", path)["platforms"]
+    (row,) = platform["rows"]
+    assert (row["row"], row["low"], row["predicted"], row["outcome"]) == ("mine/mine", 250, 375, "right")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("value: 2.5e2", "velue: 1", "mine.yaml:12:3: rows.0.velue: unknown key"),
+        ("value: 2.5e2", "value: 1\n  value: 2", "mine.yaml:12:3: rows.0.value: 'value' stands twice"),
+        ("engine: copy-engine", "engines: cpu", "here.factors: transfer ... 'engines' (did you mean 'engine'?)"),
+        ("year: 2026", "year: 2026-01-01", "source.year: expected"),
+        ("rows:", "rows: [", "mine.yaml:6:1: not YAML"),
+    ],
+)
+def test_what_is_wrong_in_yaml_is_named_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML.replace(old, new))
+    done = call("validate", "gh200", "--rows", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_states(done.stderr, said)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

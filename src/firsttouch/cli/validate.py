@@ -46,7 +46,10 @@ def command(
     rows: Annotated[
         Path | None,
         typer.Option(
-            "--rows", parser=path, metavar="FILE", help="Your own file of published numbers, instead of the papers'."
+            "--rows",
+            parser=path,
+            metavar="FILE",
+            help="Your own file of published numbers, JSON or YAML, instead of the papers'.",
         ),
     ] = None,
     measured: Annotated[
