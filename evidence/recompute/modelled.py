@@ -17,14 +17,16 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
-from firsttouch.base.units import format_number
+from firsttouch.base.units import format_number, format_size
 from firsttouch.cli.main import parser
 from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.comparison.validation.points import predicted
@@ -39,7 +41,14 @@ from firsttouch.comparison.validation.wording import (
 )
 from firsttouch.engine import runner
 from firsttouch.engine.planned import Planned
-from firsttouch.records.schema import Record
+from firsttouch.experiments import find_experiment
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.harness.experiment import Application
+from firsttouch.harness.predicting import FILES
+from firsttouch.records.papers.rows import APPLICATIONS
+from firsttouch.records.predicted import lacking
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.statistics import varying
 from firsttouch.records.text import quantity
 from records import ROOT, table
 
@@ -65,7 +74,7 @@ MODELS: Mapping[str, Sequence[str]] = {
 YES, PART, VALUE, SCOPE, REAL, NONE = "yes", "part", "value", "scope", "real", "no"
 """What the column may say; the page explains the words."""
 _LOOKS = ("machine", "methods", "profile", "interfaces", "compare", "claims", "examples")
-_CELLS = 6
+_CELLS, _MOST_VALUES, KIB = 6, 3, 1024
 
 
 class _Made(Exception):
@@ -109,30 +118,97 @@ def records_of(words: Sequence[str]) -> list[Record]:
     raise AssertionError(f"{' '.join(words)} plans nothing")
 
 
-def word_for(command: str, model: str) -> str:
-    """What the column says of a command."""
+@dataclass(frozen=True)
+class Modelled:
+    """What can be predicted of a command. without: what is missing, in words, if anything is predicted."""
+
+    word: str
+    without: Sequence[str] = ()
+
+
+def modelled(command: str, model: str) -> Modelled:
+    """What can be predicted of a command on a model."""
     words = on_model(command, model)
     if words[0] in _LOOKS:
-        return REAL
+        return Modelled(REAL)
     try:
         records = records_of(words)
     except UsageError:
-        return SCOPE
+        return Modelled(SCOPE)
     ok = [record for record in records if record.status == "ok"]
     if ok:
-        return YES if len(ok) == len(records) else PART
+        return Modelled(YES, [*left_out(ok), *refused(records), *not_followed(ok)])
     lacks_value = any(" has no value " in record.reason for record in records)
-    return VALUE if lacks_value else SCOPE
+    return Modelled(VALUE if lacks_value else SCOPE)
+
+
+def left_out(ok: Sequence[Record]) -> Iterator[str]:
+    """What the times of predicted points lack."""
+    texts = {text for record in ok for text in lacking(record.terms)}
+    if texts - {FILES}:
+        yield "kernels"
+    if FILES in texts:
+        yield "files"
+
+
+def not_followed(ok: Sequence[Record]) -> Iterator[str]:
+    """The factors of several values that a command sets and no prediction follows."""
+    for name in varying(ok):
+        if any(name in _experiment(record).not_followed for record in ok if name in record.factors):
+            yield name
+
+
+def _experiment(record: Record) -> Experiment:
+    if record.experiment == APPLICATIONS:
+        return Application(all_apps()[str(record.factors["app"])])
+    experiment = find_experiment(record.experiment)
+    assert experiment is not None
+    return experiment
+
+
+def refused(records: Sequence[Record]) -> list[str]:
+    """The conditions of a command that are refused: those that the reasons name, and of the other points the values
+    that no predicted point has.
+    """
+    lost = [record for record in records if record.status != "ok"]
+    named = {f"{name}={value}" for r in lost for name, value in r.factors.items() if f"{name}={value}" in r.reason}
+    rest = [r for r in lost if not any(f"{name}={value}" in r.reason for name, value in r.factors.items())]
+    kept = [record for record in records if record.status == "ok"]
+    while rest:
+        only = {
+            name: {r.factors[name] for r in rest if name in r.factors} - {r.factors.get(name) for r in kept}
+            for name in varying(records)
+        }
+        name = max(only, key=lambda n: sum(r.factors.get(n) in only[n] for r in rest), default="")
+        if not name or not only[name]:
+            named.add("some points")
+            break
+        named.add(f"{name}={in_words(only[name])}")
+        rest = [r for r in rest if r.factors.get(name) not in only[name]]
+    return sorted(named)
+
+
+def in_words(values: Collection[Scalar]) -> str:
+    """Values of a factor; of many sizes, the range."""
+    if len(values) > _MOST_VALUES and all(isinstance(value, int) for value in values):
+        ends = (format_size(int(value)) for value in (min(map(int, values)), max(map(int, values))))  # type: ignore[arg-type]
+        return " to ".join(ends)
+    return ",".join(sorted(format_size(v) if isinstance(v, int) and v >= KIB else str(v) for v in values))
 
 
 def word_of(row: Sequence[str]) -> str:
-    """What the column says of a row of the page; of several machines, the most."""
+    """What the column says of a row of the page; of several machines, all that is missing on one."""
     command, machines = row[2].strip("`"), row[3].split(", ")
     if command.startswith("none: "):
         return NONE
-    said = [word_for(command, model) for machine in machines for model in MODELS[machine]]
-    order = (YES, PART, VALUE, SCOPE, REAL)
-    return said[0] if len(set(said)) == 1 else PART if {YES, PART} & set(said) else min(said, key=order.index)
+    models = {model: machine for machine in machines for model in MODELS[machine]}
+    found = {machine: modelled(command, model) for model, machine in models.items()}
+    words = {each.word for each in found.values()}
+    if YES not in words:
+        return min(words, key=(VALUE, SCOPE, REAL).index)
+    without = [text for each in found.values() for text in each.without]
+    without += [machine for machine, each in found.items() if each.word != YES]
+    return f"{PART}: without {', '.join(dict.fromkeys(without))}" if without else YES
 
 
 def rows(text: str) -> Iterator[tuple[str, list[str]]]:

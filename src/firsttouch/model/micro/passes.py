@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import NotModelled
-from firsttouch.machine.allocators.properties import common_allocator, memory_of, moves_pages
+from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of, moves_pages
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
@@ -23,6 +23,10 @@ from firsttouch.records.schema import AllocatorInfo, Scalar
 
 if TYPE_CHECKING:
     from firsttouch.program.declarations import Agent
+
+
+COUNTERS = "driver.counters"
+"""The value of a platform that lets the driver move memory of malloc by itself."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,13 @@ class _PassSum:
 
     def across(self) -> Answer:
         """Host memory that stays there: each pass crosses the link."""
-        return self._answer(self._remote(), Time())
+        price, time = self._remote()
+        if is_plain_host(self.asked.allocator):
+            if self.asked.starts_on == "gpu":
+                raise NotModelled("starts_on=gpu of plain memory, which is then in the GPU's memory")
+            if self.platform is not None and self.platform.has(COUNTERS) and self.platform.flag(COUNTERS):
+                price = price.assuming("access counters move none of the memory that passes use")
+        return self._answer((price, time), Time())
 
     def moving(self) -> Answer:
         """Memory whose pages move to the agent that touches them."""
