@@ -20,8 +20,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from unittest.mock import patch
 
 from firsttouch.apps import all_apps
@@ -118,8 +117,7 @@ def records_of(words: Sequence[str]) -> list[Record]:
     raise AssertionError(f"{' '.join(words)} plans nothing")
 
 
-@dataclass(frozen=True)
-class Modelled:
+class Modelled(NamedTuple):
     """What can be predicted of a command. without: what is missing, in words, if anything is predicted."""
 
     word: str
