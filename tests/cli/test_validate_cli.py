@@ -186,7 +186,7 @@ def test_what_is_wrong_in_yaml_is_named_with_its_place(tmp_path: Path, old: str,
     ("changes", "said"),
     [
         ({"platform": "other"}, "mine.json:20:4: rows.0.platform: 'other' ... platforms"),
-        ({"velue": 1}, "rows.0.velue: unknown key"),
+        ({"velue": 1}, "rows.0.velue: unknown key (did you mean 'value'?); accepted: id, platform"),
         ({"value": {}}, "rows.0.value: expected"),
         ({"here": None}, "rows: ... no row ... 'here'"),
         (here(experiment="transfr"), "here.experiment: ... no experiment 'transfr' (did you mean 'transfer'?)"),

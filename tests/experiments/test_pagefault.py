@@ -17,6 +17,7 @@ from firsttouch.base.errors import Unsupported
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.base import Meaningless, Measurement, Point
 from firsttouch.experiments.pagefault import COST, SINGLE
+from firsttouch.model.platform import load_platform
 from firsttouch.records.findings import Quantity
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
 from firsttouch.report.answers import answered
@@ -128,6 +129,26 @@ def test_where_kernels_run_on_the_cpu_its_touch_leaves_no_fault_to_them() -> Non
     for scenario, skipped in {"cpu": False, "gpu-major": False, "gpu-minor": True, "prefault+minor": True}.items():
         factors = factors_of(PAGEFAULT, PROCESSOR, allocator="svm-fine", scenario=scenario, threads=0)
         assert bool(PAGEFAULT.skip(factors, PROCESSOR)) == skipped
+
+
+@pytest.mark.parametrize(
+    ("platform", "page_size", "pages", "measured"),
+    [
+        ("gh200", "huge", 1, True),  # 512 MiB each
+        ("gh200", "huge", 10, False),
+        ("gh200", "base", 10_000, True),  # 64 KiB each
+        ("gh200", "base", 100_000, False),
+        ("p9-volta", "huge", 1000, True),  # 2 MiB each
+        ("h200-pcie", "huge", 1000, True),
+    ],
+)
+def test_a_preset_touches_pages_of_the_modelled_machine(
+    platform: str, page_size: str, pages: int, measured: bool
+) -> None:
+    device = load_platform(platform).device
+    factors = factors_of(PAGEFAULT, device, allocator="managed", scenario="gpu-major", threads=0)
+    factors |= {"page_size": page_size, "pages": pages}
+    assert bool(left_out_of(PAGEFAULT, factors, device, "standard")) != measured
 
 
 def test_loads_are_compared_at_few_points() -> None:

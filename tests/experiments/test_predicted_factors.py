@@ -24,7 +24,11 @@ PLATFORMS = ("h200-pcie", "gh200", "mi300a", "mi250x", "mi300a-node")
 MODELLED = [name for name, each in all_experiments().items() if type(each).predict is not Experiment.predict]
 DRAWN = 0.4
 """The part of the points of the preset that is drawn."""
-SETS: Mapping[str, Mapping[str, list[Scalar]]] = {"p2p-copy": {"threads": [0, 1]}}
+SETS: Mapping[str, Mapping[str, list[Scalar]]] = {
+    "p2p-copy": {"threads": [0, 1]},
+    "p2p-message": {"interface": ["mpi", "xccl"], "route": ["direct", "staged"], "target": ["device", "pinned"]},
+    "collective": {"ranks": [2, 4]},
+}
 """Values beside those of the preset, without which some kinds of points have no prediction."""
 IDENTITY = ("app", "strategy", "allocator", "source", "target")
 """Factors that say what is measured."""
@@ -33,7 +37,8 @@ IDENTITY = ("app", "strategy", "allocator", "source", "target")
 def drawn_points(experiment: str, platform: Platform) -> Sequence[Point]:
     """Some points that the preset standard has of an experiment, at random."""
     points = PlatformPoints(platform)
-    devices = [*(host.name for host in points.hosts), *(gpu.name for gpu in points.gpus)]
+    gpus = points.gpus if experiment.startswith("p2p-") else points.gpus[:1]
+    devices = [*(host.name for host in points.hosts), *(gpu.name for gpu in gpus)]
     try:
         records = points.of(
             PointsCall("run", [experiment], devices, SETS.get(experiment, {}), True, exceeds_memory=False, options=""),
@@ -124,11 +129,11 @@ H2D: Mapping[str, Scalar] = {"engine": "copy-engine", "direction": "h2d", "alloc
 @pytest.mark.parametrize(
     ("platform", "experiment", "changed", "named"),
     [
-        ("mi300a", "transfer", {**H2D, "sdma": "0"}, "sdma=0"),
-        ("mi300a", "transfer", {**H2D, "direction": "d2h", "allocator": "malloc", "sdma": "0"}, "sdma=0"),
+        ("mi300a", "transfer", {**H2D, "direction": "d2d", "allocator": "device", "sdma": "0"}, "sdma=0"),
         ("mi250x", "transfer", {**H2D, "sdma": "0"}, "sdma=0"),
+        ("mi250x", "transfer", {**H2D, "direction": "d2h", "allocator": "malloc", "sdma": "0"}, "sdma=0"),
         ("h200-pcie", "transfer", {**H2D, "streams": 2}, "streams=2"),
-        ("gh200", "migration", {"allocator": "malloc", "starts_on": "gpu", "touch": "dense"}, "starts_on=gpu"),
+        ("h200-pcie", "latency", {"allocator": "device", "order": "by-page"}, "order=by-page"),
     ],
 )
 def test_what_is_not_followed_is_refused_by_name(

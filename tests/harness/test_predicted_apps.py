@@ -153,3 +153,21 @@ def test_device_memory_whose_pages_are_there_at_once_is_not_touched_first() -> N
     platform = load_platform("mi300a")
     terms = predicted("hotspot", "unified", platform=platform, **{"memory.next": "device"}).terms
     assert not [term.what for term in terms if term.phase == "compute" and "first touch" in term.what]
+
+
+@pytest.mark.parametrize(
+    ("platform", "app", "strategy"),
+    [
+        ("tk1", "bfs", "pinned"),
+        ("h200-pcie", "hotspot", "pinned"),
+        ("h200-pcie", "hotspot", "managed"),
+        ("gh200", "srad", "system"),
+    ],
+)
+def test_a_kernel_takes_as_long_as_its_faults_and_its_uses_of_memory_in_place(
+    platform: str, app: str, strategy: str
+) -> None:
+    counters = predicted(app, strategy, platform=load_platform(platform), kernel_times="on").counters
+    explicit = predicted(app, "explicit", platform=load_platform(platform), kernel_times="on").counters
+    assert explicit["kernel_ms"] < counters["kernel_ms"] <= counters["kernel_compute_ms"] * (1 + 1e-6)
+    assert counters["kernel_ms"] > 0.9 * counters["gpu_ms"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firsttouch.model.counting import CountedReplay
-from firsttouch.model.crowded import EVICTED
+from firsttouch.model.moving import EVICTED
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform, load_platform

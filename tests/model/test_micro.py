@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from firsttouch.experiments import find_experiment
 from firsttouch.experiments.contract.base import Experiment, Measurement
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.micro.passes import MigrationPasses, passes
+from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.records.reading import load_results
@@ -89,7 +91,7 @@ FAULTS = {"first_touch": "cpu", "streamed_by": "cpu", "size": 64 * MIB}
         ("pagefault", TOUCH, FAULT | {"pages": 1000}, 1000),
         ("pagefault", TOUCH, FAULT | {"pages": 1000, "threads": 4}, 250),
         ("pagefault", TOUCH, FAULT | {"pages": 1000, "threads": 0}, 100),
-        ("pagefault", TOUCH, FAULT | {"pages": 2, "threads": 0}, 500),
+        ("pagefault", TOUCH, FAULT | {"pages": 2, "threads": 0}, 1500),  # no less than one alone
         ("pagefault", TOUCH, FAULT | {"pages": 1}, 3000),
         ("pagefault", TOUCH, FAULT | {"scenario": "prefault+minor", "pages": 1000, "threads": 0}, 600),
         ("faultcount", {}, FAULTS | {"allocator": "malloc"}, 16),
@@ -185,6 +187,30 @@ def test_memory_is_counted_when_it_is_populated_and_where(
     assert not any(name.startswith("call" if "touch_headline" in grows else "touch") for name in grown)
 
 
+@pytest.mark.parametrize("platform", ["mi300a", "h200-pcie", "gh200", "p9-volta"])
+@pytest.mark.parametrize("scenario", ["cpu", "gpu-major", "gpu-minor", "prefault+minor"])
+def test_more_pages_never_take_less_time_in_all(platform: str, scenario: str, tmp_path: Path) -> None:
+    allocator = "mmap" if platform in ("mi300a", "gh200") or scenario == "cpu" else "managed"
+    if platform == "gh200" and scenario not in ("cpu", "gpu-major"):
+        pytest.skip("a page that the CPU touched causes no fault")
+    factors = FAULT | {"scenario": scenario, "allocator": allocator, "threads": 0, "xnack": "1"}
+    file, counts = tmp_path / "m.json", [1, 2, 10, 100, 10**4, 10**5]
+    if scenario == "prefault+minor" and allocator == "managed":
+        counts = [10**5, 2 * 10**5]  # fewer blocks than threads are not modelled
+    in_all = [
+        predicted(file, {}, "pagefault", extends=platform, pages=pages, **factors).samples[0] * pages
+        for pages in counts
+    ]
+    assert all(more >= less * (1 - 1e-9) for less, more in pairwise(in_all))
+
+
+@pytest.mark.parametrize(("scenario", "pages"), [("gpu-major", 2 * 10**6), ("cpu", 10**8)])
+def test_pages_that_no_memory_holds_are_refused(scenario: str, pages: int, tmp_path: Path) -> None:
+    factors = FAULT | {"scenario": scenario, "pages": pages, "threads": 0}
+    with pytest.raises(Unsupported, match="which has"):
+        predicted(tmp_path / "m.json", {}, "pagefault", extends="gh200", **factors)
+
+
 @cache
 def h200() -> MeasuredPrices:
     results = load_results(RESULTS / "h200-standard-2")
@@ -216,9 +242,48 @@ def asked(**changes: Any) -> MigrationPasses:
 def test_passes_take_as_long_as_the_run_that_the_prices_are_from_measured(
     changes: dict[str, Any], measured_ms: float
 ) -> None:
-    answer = passes(h200(), asked(**changes), Kind(4096, (580, 159)))
+    answer = passes(h200(), asked(**changes), CountingSettings(16, Kind(4096, (580, 159))))
     assert answer.value == pytest.approx(measured_ms, rel=0.13)
     assert sum(term.ms for term in answer.terms) == pytest.approx(answer.value)
+
+
+MIGRATION = {
+    "allocator": "malloc", "touch": "dense", "order": "parallel", "advice": "none", "prefetch": "none",
+    "starts_on": "cpu", "operation": "read", "events": "off", "size": 256 * MIB, "iterations": 12,
+}  # fmt: skip
+
+
+def pass_times(file: Path, platform: str, **changes: Any) -> list[float]:
+    counters = predicted(file, {}, "migration", extends=platform, **MIGRATION | changes).counters
+    return [counters[f"iteration_{number}_ms"] for number in (0, 1, 11)]
+
+
+@pytest.mark.parametrize("platform", ["gh200", "p9-volta"])
+@pytest.mark.parametrize("operation", ["read", "update"])
+def test_plain_memory_that_the_gpu_touched_first_is_in_its_own(platform: str, operation: str, tmp_path: Path) -> None:
+    by_gpu, by_cpu = (
+        pass_times(tmp_path / "m.json", platform, starts_on=agent, operation=operation) for agent in ("gpu", "cpu")
+    )
+    assert by_gpu[0] == by_gpu[-1] < by_cpu[0] / 3
+
+
+def test_counted_accesses_move_plain_memory_to_the_gpu(tmp_path: Path) -> None:
+    file, size = tmp_path / "m.json", 4 * GIB
+    first, _, last = pass_times(file, "gh200", size=size)
+    assert last < 0.8 * first
+    assert len(set(pass_times(file, "gh200", size=size, touch="per-64KiB"))) == 1  # too few accesses to be counted
+
+
+def test_plain_memory_whose_pages_move_takes_faults_once(tmp_path: Path) -> None:
+    first, second, last = pass_times(tmp_path / "m.json", "mi250x", xnack="1")
+    assert first > 10 * second
+    assert second == last
+
+
+@pytest.mark.parametrize("changes", [{"advice": "preferred-gpu"}, {"prefetch": "whole"}, {"order": "sequential"}])
+def test_what_passes_over_the_hosts_pages_do_not_follow_is_refused(changes: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(NotModelled):
+        pass_times(tmp_path / "m.json", "gh200", touch="per-64KiB", **changes)
 
 
 def test_stores_to_duplicated_pages_are_not_modelled() -> None:

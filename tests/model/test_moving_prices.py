@@ -60,3 +60,27 @@ def test_buffers_that_a_kernel_goes_through_side_by_side_share_batches_of_faults
     assert faults_of_one_kernel([GIB // 2, GIB // 2]) == pytest.approx(alone - batches / 2)
     assert faults_of_one_kernel([GIB // 4] * 4) == pytest.approx(alone - batches * 3 / 4)
     assert faults_of_one_kernel([GIB, 4 << 20]) > alone
+
+
+def test_a_buffer_that_a_kernel_has_alone_takes_no_batches_of_faults() -> None:
+    """It is device memory of its own, whose pages never fault."""
+    blocks = (Block("data", GIB, "inout", "both", starts_on="cpu"), Block("own", GIB, "scratch", "gpu"))
+    alone = (Access(0, 0, GIB, True, True),)
+    beside = (*alone, Access(1, 0, GIB, True, True))
+    times = []
+    for accesses in (alone, beside):
+        program = Program("one kernel", blocks, (Launch("cpu", alone),), (Launch("gpu", accesses),))
+        found = estimate(program, STRATEGIES["managed"], prices())
+        times.append(sum(term.ms for term in found if term.what == "faults of the GPU on pages that are on the CPU"))
+    assert times[0] == times[1] > 0
+
+
+@pytest.mark.parametrize(("strategy", "on_gpu", "on_cpu"), [("managed", GIB, 0), ("managed+both", GIB, GIB)])
+def test_pages_are_freed_where_they_are(strategy: str, on_gpu: int, on_cpu: int) -> None:
+    """Those of an input that kernels read are then on the GPU, or on both sides if they are duplicated."""
+    blocks = (Block("data", GIB, "input", "both", starts_on="cpu"),)
+    write, read = Access(0, 0, GIB, False, True), Access(0, 0, GIB, True, False)
+    program = Program("reads", blocks, (Launch("cpu", (write,)),), (Launch("gpu", (read,)),))
+    freed = {t.what: t.bytes for t in estimate(program, STRATEGIES[strategy], prices()) if t.phase == "free"}
+    assert freed.get("free managed memory on the GPU", 0) == on_gpu
+    assert freed.get("free managed memory on the CPU", 0) == on_cpu

@@ -69,6 +69,15 @@ def test_the_range_of_a_price_widens_beyond_what_was_measured(doublings: int) ->
     assert rate.of(1 << 40).high == pytest.approx(1.1 * (1 << 40))
 
 
+@pytest.mark.parametrize(("largest", "low"), [(30.0, 27.0), (1000.0, 900.0 * 1024)])
+def test_a_call_that_hardly_grows_may_take_no_longer_beyond_what_was_measured(largest: float, low: float) -> None:
+    known = Price((1 << 10, 1 << 20), (Time(10, 9, 11), Time(largest, 0.9 * largest, 1.1 * largest)), (), of_call=True)
+    beyond = known.of(1 << 30)
+    assert beyond.value == 1024 * largest
+    assert beyond.low == pytest.approx(low, rel=0.02)
+    assert beyond.high > 1024 * 1.1 * largest
+
+
 def test_less_than_the_least_that_was_measured_may_take_less() -> None:
     known = Price((1 << 24, 1 << 28), (Time(100, 90, 110), Time(1600, 1500, 1700)), ())
     assert known.of(1 << 20).value == 100

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import Unsupported
 from firsttouch.engine.filling import blank_record, failures_recorded, fill
+from firsttouch.experiments.contract.contract import places_of
 from firsttouch.records.predicted import WITHOUT_EFFECT
-from firsttouch.records.schema import PredictedTerm, Scalar
+from firsttouch.records.schema import Party, PredictedTerm, Scalar
 from firsttouch.workers.protocol import Reply
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
         memory = measurement.memory
         record.terms = [_predicted_term(term) for term in measurement.terms]
         record.terms += _without_effect({**experiment.without_effect, **experiment.not_followed}, job.point.factors)
+        ranks = places_of(experiment, job.point.factors, device)
+        record.parties = [Party(device=name, rank=rank) for rank, name in enumerate(ranks) if len(ranks) > 1]
     return Reply(state="done", record=record, memory=memory)
 
 

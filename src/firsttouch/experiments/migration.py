@@ -47,7 +47,7 @@ from firsttouch.machine.allocators.properties import (
     shared_or_main_allocator,
     variant,
 )
-from firsttouch.model.micro.passes import MigrationPasses, managed_kind, passes, recorded_moves
+from firsttouch.model.micro.passes import MigrationPasses, managed_settings, passes, recorded_moves
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.profile.counters.tool import COUNTED_ELSEWHERE
@@ -422,7 +422,7 @@ class Migration(Experiment):
             iterations=point.count("iterations"),
         )
         with known_prices():
-            measurement = predicted(passes(PlatformPrices(platform), asked, managed_kind(platform), platform))
+            measurement = predicted(passes(PlatformPrices(platform), asked, managed_settings(platform), platform))
         measurement.counters |= _point_counters(point.factors, device)
         if point["events"] == "on":
             measurement.counters |= recorded_moves(platform, asked)

@@ -41,7 +41,7 @@ from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
 from firsttouch.records.figures import Line
 from firsttouch.records.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar, as_number
 from firsttouch.records.statistics import group_by
 from firsttouch.workers.session import Session
 
@@ -59,9 +59,9 @@ TIMES_CPU = ("cpu", "prefault+minor")
 """The scenarios in which the CPU's accesses are timed."""
 ACCESSES = {"store": "store to", "load": "load from"}
 MAX_PAGES = 2**32
+PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 PAGE_VALUES = {"base": "page", "huge": "huge_page"}
 """The values of a platform that are the sizes of its host's pages."""
-PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 SINGLE_TRIALS = (100, 1000)
 """The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
 PERCENTILES = (1, 5, *range(10, 100, 10), 95, 99)
@@ -77,9 +77,21 @@ TRIED_BYTES = 128 * MiB
 """More than the least number of trials are taken until they have touched this much, even if their time is over."""
 
 
+def _page_bytes(device: DeviceInfo, page_size: str) -> int:
+    """Bytes of a page of the host: of this machine, or of the modelled one; 0 if its platform does not state it."""
+    if device.modelled is None:
+        return PAGE_BYTES[page_size]
+    return int(as_number(device.facts.get(f"host_{PAGE_VALUES[page_size]}_bytes")) or 0)
+
+
 def _touched_bytes(candidate: Candidate) -> int:
     """Bytes of the pages that are touched."""
-    return candidate.factors.count("pages") * PAGE_BYTES[candidate.factors.text("page_size")]
+    return candidate.factors.count("pages") * _page_bytes(candidate.device, candidate.factors.text("page_size"))
+
+
+def _exceeds_page(candidate: Candidate) -> bool:
+    """Whether more than one base page is touched."""
+    return _touched_bytes(candidate) > _page_bytes(candidate.device, "base")
 
 
 def _is_default_allocator(allocator: str, device: DeviceInfo, preset: Preset) -> bool:
@@ -179,7 +191,7 @@ class PageFault(Experiment):
             leave_out("the CPU's first touch of plain host memory is measured on the device cpu",
                       runs_kernels=True, plain_host=True, scenario="cpu"),
             leave_out("what cannot be measured is recorded once", runs_kernels=True, skipped=True,
-                      touched=Above(BASE_PAGE)),
+                      exceeds_page=True),
             exclude("a single page is touched by one thread", scenario="cpu", pages=1, threads=Not(1)),
             leave_out("the CPU prefaults with all threads", scenario="prefault+minor", threads=Not(0)),
             leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
@@ -191,7 +203,7 @@ class PageFault(Experiment):
                       scenario=("gpu-minor", "prefault+minor")),
             leave_out("loads are measured for one page and for 10,000", access="load", pages=Not((1, 10_000))),
         ),
-        properties={"touched": _touched_bytes},
+        properties={"touched": _touched_bytes, "exceeds_page": _exceeds_page},
     )  # fmt: skip
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:

@@ -73,14 +73,12 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
 
 def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
     """The time of the work of the device without copies to it, and that of kernels if it is wanted."""
-    from firsttouch.model.computing import KERNELS
     from firsttouch.model.pricing import COPY_IN
 
-    kernels = sum(term.ms for term in prediction.terms if term.what == KERNELS)
     compute = prediction.phases["compute"].value
     copies = sum(t.ms for t in prediction.terms if t.phase == "compute" and t.what.startswith(COPY_IN))
     times: dict[str, Scalar] = {"gpu_ms": compute - copies}
-    return times | ({"kernel_ms": kernels, "kernel_compute_ms": compute} if of_kernels else {})
+    return times | ({"kernel_ms": prediction.kernels, "kernel_compute_ms": compute} if of_kernels else {})
 
 
 def _predict_kernels(

@@ -55,8 +55,7 @@ class ProfiledComputing:
         except NoProfile as missing:
             self.notes[str(missing)] = None
             return None
-        whole = kernel_time.at_least(crossed)
-        return Time(*(max(0.0, a - b) for a, b in zip(_of(whole), _of(crossed), strict=True)))
+        return kernel_time.without(crossed)
 
     def _cpu_code(self, pricing: Pricing, launch: Launch, declared: float) -> None:
         """Where it was not measured, the CPU streams through what it declares; views between kernels are not counted
@@ -78,7 +77,3 @@ class ProfiledComputing:
         """How many times as long a launch takes if fewer threads share its work."""
         fewer = pricing.phase == "initialise" and launch.by == "kernel" and self.initialise_threads
         return max(1.0, self._processors / self.initialise_threads) if fewer else 1.0
-
-
-def _of(time: Time) -> tuple[float, float, float]:
-    return time.value, time.low, time.high

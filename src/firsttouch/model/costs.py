@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
 from statistics import median
 from typing import TypeAlias
@@ -79,6 +79,10 @@ class Time:
         differences = (self.value - other.value, self.low - other.high, self.high - other.low)
         return Time(*(max(0.0, difference) for difference in differences))
 
+    def without(self, part: Time) -> Time:
+        """What is left of it, bound by bound, without a part of it."""
+        return Time(*(max(0.0, a - b) for a, b in zip(astuple(self), astuple(part), strict=True)))
+
     def at_least(self, other: Time) -> Time:
         return Time(max(self.value, other.value), max(self.low, other.low), max(self.high, other.high))
 
@@ -107,18 +111,21 @@ DOUBLING = 1.1
 """By how much a range grows for each doubling beyond the largest size that was measured. Of prices of an H200 and an
 H100 from 1 MiB on, cut off at each size, nine of ten grow by less.
 """
+HARDLY_GROWS = 0.5
+"""The time of a call hardly grows with its size if it grows by less than this power of it."""
 
 
 @dataclass(frozen=True)
 class Price:
     """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion, with a range
     that widens. More bytes never take less time: where measured times fall, as noise lets them, their mean stands for
-    both.
+    both. of_call: of a call that allocates or frees, whose time may grow more slowly than its size.
     """
 
     sizes: tuple[float, ...]
     times: tuple[Time, ...]
     grounds: tuple[Ground, ...]
+    of_call: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", non_decreasing(self.times))
@@ -139,7 +146,7 @@ class Price:
 
     def _above(self, nbytes: float) -> Time:
         """In proportion to the largest known size. Beyond it the range holds what the line through the two largest
-        would say, and grows by DOUBLING; but for a price that is a rate.
+        would say, or that a call takes no longer, and grows by DOUBLING; but for a price that is a rate.
         """
         last, factor = self.times[-1], nbytes / self.sizes[-1]
         time = last.times(factor)
@@ -147,7 +154,14 @@ class Price:
             return time
         slope = (last.low - self.times[-2].low) / (self.sizes[-1] - self.sizes[-2])
         line = last.low + max(0.0, slope) * (nbytes - self.sizes[-1])
-        return Time(time.value, min(time.low, line), time.high * DOUBLING ** math.log2(factor))
+        low = last.low if self._hardly_grows else min(time.low, line)
+        return Time(time.value, low, time.high * DOUBLING ** math.log2(factor))
+
+    @property
+    def _hardly_grows(self) -> bool:
+        """Whether it is of a call whose time grew by less than HARDLY_GROWS between the two largest known sizes."""
+        before, last = self.times[-2], self.times[-1]
+        return self.of_call and last.high < before.low * (self.sizes[-1] / self.sizes[-2]) ** HARDLY_GROWS
 
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""

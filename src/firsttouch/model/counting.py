@@ -73,7 +73,7 @@ class CountedReplay(Replay):
                 else:
                     self._play(step)
         if together:
-            self.pages.use(together, launch, self.phase, self._of("gpu_fault"), self._of("eviction"))
+            self._use(together, launch, "gpu_fault")
             self._note_peak()
 
     def swap(self, first: int, second: int) -> None:
@@ -123,8 +123,11 @@ class CountedReplay(Replay):
         elif isinstance(step, steps.Prefault | steps.ReadPages | steps.CopyFile):
             self.pages.call(step, self._of("cpu_fault"), evicted)
         elif isinstance(step, steps.Use) and self.phase != "readback" and self._launch_now.by != "file":
-            cause: MoveCause = "cpu_fault" if step.agent == "cpu" else "gpu_fault"
-            self.pages.use([(step, self._access)], self._launch_now, self.phase, self._of(cause), evicted)
+            self._use([(step, self._access)], self._launch_now, "cpu_fault" if step.agent == "cpu" else "gpu_fault")
+
+    def _use(self, uses: Sequence[tuple[steps.Use, Access]], launch: Launch, cause: MoveCause) -> None:
+        for each in self.pages.use(uses, launch, self.phase, self._of("eviction")):
+            self._of(cause).include(each)
 
     def _allocate(self, step: steps.Allocate) -> None:
         entry = self.device.allocator(step.allocator)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from firsttouch.base.errors import Unsupported
-from firsttouch.model.crowded import Crowded
+from firsttouch.model.moving import Moving
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.prices import Prices
@@ -58,12 +58,12 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
 
 
 def priced(
-    program: Program, strategy: Strategy, prices: Prices, *, crowded: CountingSettings | None = None, **how: Any
+    program: Program, strategy: Strategy, prices: Prices, *, settings: CountingSettings | None = None, **how: Any
 ) -> Pricing:
     """A strategy whose steps were priced. Raises what `estimate` raises.
 
-    crowded: the rules by which pages leave the GPU's memory if that cannot hold all that moves; without its capacity,
-    what the device has. how: as of Pricing.
+    settings: what decides what pages do. If these have no capacity, all that the device has counts where it is too
+    little. how: as of Pricing.
     """
     device = prices.device
     entry = device.allocator(strategy.allocator)
@@ -76,12 +76,12 @@ def priced(
     reason = why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has", 3)
     if reason and not (moves(entry, device) or (strategy.duplicated and program.tiled)):
         raise Impossible(reason)
-    if crowded is not None and moves(entry, device) and (reason or crowded.capacity is not None):
-        kind, reason = Crowded, ""
-        capacity = device.facts.get("memory_bytes") if crowded.capacity is None else crowded.capacity
-        how["settings"] = replace(crowded, capacity=int(as_number(capacity) or 0))
-    elif crowded is not None and kind is FirstTouchPricing:
-        how["capacity"] = crowded.capacity
+    if settings is not None and issubclass(kind, Moving):
+        if settings.capacity is None and reason:
+            settings = replace(settings, capacity=int(as_number(device.facts.get("memory_bytes")) or 0))
+        how["settings"], reason = settings, ""
+    elif settings is not None and kind is FirstTouchPricing:
+        how["capacity"] = settings.capacity
     pricing = kind(program, strategy, prices, entry, **how)
     try:
         pricing.run()

@@ -47,6 +47,9 @@ class PageMoves:
         self.counts = self.counts.plus(counts, blocks)
         self.blocks += blocks
 
+    def include(self, other: PageMoves) -> None:
+        self.counts, self.blocks = self.counts.plus(other.counts), self.blocks + other.blocks
+
 
 _Blocks = tuple[int, int, int]
 """Blocks of a buffer: its number, the first block, and the end."""
@@ -78,13 +81,16 @@ class ManagedMemory:
     def allocate(self, buffer: int, nbytes: int) -> None:
         self.buffers[buffer] = BufferPages(nbytes, self.kind)
 
-    def free(self, buffer: int) -> None:
+    def free(self, buffer: int) -> dict[Agent, int]:
+        """Returns the bytes of its pages in either memory, duplicated ones in both."""
         pages = self.buffers.pop(buffer)
+        freed: dict[Agent, int] = {agent: pages.pages_in(agent) * self.kind.page for agent in ("gpu", "cpu")}
         for first, end in pages.held():
             self.held -= end - first
             self.gpu_bytes -= pages.bytes_of(first, end)
         self._used = deque(piece for piece in self._used if piece[0] != buffer)
         self._unused = deque(piece for piece in self._unused if piece[0] != buffer)
+        return freed
 
     def swap(self, first: int, second: int) -> None:
         names = {first: second, second: first}

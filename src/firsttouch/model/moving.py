@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Time, Unmeasured
+from firsttouch.model.managed import PageMoves
+from firsttouch.model.page_steps import CountingSettings, PageSteps, stated_settings
+from firsttouch.model.pages import BufferPages, Counts
 from firsttouch.model.prices import Prices
-from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
+from firsttouch.model.pricing import IN_KERNELS, NEW_GPU_PAGES, NO_ACCESS, NO_LAUNCH, Pricing
 from firsttouch.program import steps
-from firsttouch.program.declarations import Agent
-from firsttouch.program.guidance import PREFERRED_GPU, READ_MOSTLY
 from firsttouch.program.program import SEQUENCE, Access, Launch, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared
@@ -28,29 +30,63 @@ UNMEASURED_TURNS = (
 )
 TURNS = "round trips between kernels and the CPU through small buffers"
 GPU_FAULTS = "faults of the GPU on pages that are on the CPU"
+MAPPED = "mapping of pages on which kernels fault"
+EVICTED = "pages that leave the GPU's memory for others"
+REMOTE = "use of the GPU's memory by the CPU, across the link"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
 """Nanoseconds that a turn, and an atomic update in it, may take where they were not measured: those of H100s."""
 
 
 class Moving(Pricing):
-    """Memory whose pages the driver moves to the agent that touches them.
+    """Memory whose pages the driver moves to the agent that touches them. Which move, and what leaves the GPU's memory
+    for them, follows from the page map.
 
-    on_gpu: the bytes of each buffer whose pages are on the GPU. copied: those of which both agents have a copy, after
-    the advice read-mostly. queued: the pages that kernels use for which the CPU has not waited. preferred: the bytes
-    that were advised to be on the GPU. in_cpu, in_gpu: those for which either memory was ever obtained; it is kept
-    when pages move, until the buffer is freed (uvm_va_block.c, block_kill).
+    queued: the pages that kernels use for which the CPU has not waited. settings: what decides what pages do; by
+    default what the machine states, with as much of the GPU's memory as is needed.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
+    def __init__(
+        self,
+        program: Program,
+        strategy: Strategy,
+        prices: Prices,
+        entry: AllocatorInfo,
+        *,
+        settings: CountingSettings | None = None,
+        **how: Any,
+    ) -> None:
         super().__init__(program, strategy, prices, entry, **how)
         self.name = strategy.allocator
-        self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
-        self.on_gpu, self.copied, self.queued, self.read_mostly = ([Ranges() for _ in program.blocks] for _ in range(4))
-        self.preferred = [Ranges() for _ in program.blocks]
-        self.page_maps += [self.on_gpu, self.copied, self.queued, self.read_mostly, self.preferred]
-        self.beside = 1.0
-        self.in_cpu, self.in_gpu = ([Ranges() for _ in program.blocks] for _ in range(2))
-        self.page_maps += [self.in_cpu, self.in_gpu]
+        settings = settings or stated_settings(prices.machine, prices.device)
+        if settings.kind.coherent and not self._has_cpu_remote():
+            settings = replace(settings, kind=settings.kind._replace(coherent=False))
+        self.pages = PageSteps(settings)
+        self.page = settings.kind.page
+        self.queued = [Ranges() for _ in program.blocks]
+        self.page_maps.append(self.queued)
+        self._together: list[tuple[steps.Use, Access]] = []
+
+    def _has_cpu_remote(self) -> bool:
+        """Whether the CPU's use of the GPU's memory is known. Where it is not, pages move as if it had none."""
+        with suppress(Unmeasured):
+            return bool(self.prices["cpu_remote", self.name])
+        return False
+
+    def state(self) -> Hashable:
+        return (super().state(), self.pages.memory.state())
+
+    def swap(self, first: int, second: int) -> None:
+        super().swap(first, second)
+        self.pages.memory.swap(first, second)
+        self.iterations.later.swap(first, second)
+
+    def _moves(self) -> PageMoves:
+        return PageMoves(self.page)
+
+    def _buffer(self, buffer: int) -> BufferPages:
+        return self.pages.memory.buffers[buffer]
+
+    # ------------------------------------------------------------------------------------------------ launches
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         """Where the CPU does not wait for kernels, both agents run at once, and pages of which both use bytes move as
@@ -59,28 +95,101 @@ class Moving(Pricing):
         waits = any(isinstance(step, steps.Wait) for _, access_steps in prepared for step in access_steps)
         if launch.agent == "cpu" and self.phase == "compute" and not waits:
             for access, _ in prepared:
-                if not self.read_mostly[access.block]:
+                if access.block in self.pages.memory.buffers and not self._buffer(access.block).kind.policy.read_mostly:
                     pages = self.queued[access.block]
-                    self.terms.counts["used_at_once"] += pages.bytes_in(*self._pages(access.block, access))
+                    self.terms.counts["used_at_once"] += pages.bytes_in(*self._whole_pages(access.block, access))
         if launch.agent == "gpu" and self.phase == "compute":
             self.terms.counts["by_kernels"] += int(sum((a.end - a.start) * a.passes for a, _ in prepared))
-        if launch.agent == "gpu":
-            faulting = [self._faulting(access) for access, _ in prepared]
-            self.beside = sum(faulting) / max(faulting) if any(faulting) else 1.0
         super().launch(launch, prepared)
 
-    def _faulting(self, access: Access) -> int:
-        """The bytes of a kernel's access whose pages are not on the GPU."""
-        start, end = self._pages(access.block, access)
-        return 0 if self._is_small(access.block) else (end - start) - self.on_gpu[access.block].bytes_in(start, end)
+    def finish_uses(self) -> None:
+        """The uses of a kernel take place together."""
+        uses, self._together = self._together, []
+        if not uses:
+            return
+        before = self.terms.time_of(self.phase)
+        absent = [self._absent(step) for step, _ in uses]
+        beside = sum(absent) / max(absent) if any(absent) else 1.0
+        reached = [self._in_cpu_memory(step) for step, _ in uses]
+        evicted = self._moves()
+        moves = self.pages.use(uses, self.current, self.phase, evicted)
+        for (step, access), missing, there, each in zip(uses, absent, reached, moves, strict=True):
+            start = self.terms.time_of(self.phase)
+            self._price_across(step, access, there + each.counts.mapped * self.page)
+            self.price_gpu_faults(step, access, each.counts, missing, beside)
+            later = self.iterations.later
+            if access.passes < 1 and self.current.kernel == SEQUENCE:  # later ones use the rest
+                later.put(step.buffer, self.terms.time_of(self.phase) - start)
+            later.take(step.buffer, access.passes)
+        self._price_evictions(evicted)
+        self.note_kernel_time(self.terms.time_of(self.phase) - before)
 
-    def _side_by_side(self, time: Time, nbytes: int) -> Time:
-        """The time of a kernel's faults, without the batches of faults that its buffers share: it goes through them
+    def use_by_gpu(self, step: steps.Use) -> None:
+        self.terms.counts["used_by_gpu"] += step.end - step.start
+        self.queued[step.buffer].add(*self._whole_pages(step.buffer, step))
+        self._together.append((step, self.access))
+
+    def _absent(self, step: steps.Use) -> int:
+        """The bytes of a kernel's use whose pages are not on the GPU, and that it cannot reach."""
+        if self._is_small(step.buffer):
+            return 0
+        return self._buffer(step.buffer).bytes_where(step.start, step.end, lambda s: ~(s.gpu | s.gpu_maps))
+
+    def _in_cpu_memory(self, step: steps.Use) -> int:
+        """The bytes of a kernel's use whose pages are in the CPU's memory, where it can reach them."""
+        return self._buffer(step.buffer).bytes_where(step.start, step.end, lambda s: s.gpu_maps & ~s.gpu)
+
+    def _price_across(self, step: steps.Use, access: Access, there: int) -> None:
+        """Pages on the CPU that the GPU can access are used across the link, as page-locked memory is."""
+        nbytes = min(there, step.end - step.start) * access.passes
+        if nbytes:
+            locked = common_allocator("page-locked")
+            used = [self.prices["remote", "h2d", locked]] if step.reads else []
+            used += [self.prices["remote", "d2h", locked]] if step.writes else []
+            price = max(used, key=lambda p: p.of(nbytes).value)
+            self.terms.add(self.phase, f"use of {self.name} memory across the link", price, nbytes)
+            self.crossed += price.of(nbytes)
+
+    def price_gpu_faults(self, step: steps.Use, access: Access, counts: Counts, missing: int, beside: float) -> None:
+        """missing: bytes of the use that were not on the GPU. beside: see _side_by_side."""
+        buffer, policy = step.buffer, self._buffer(step.buffer).kind.policy
+        new, moved = counts.new_gpu * self.page, counts.to_gpu * self.page
+        if access.spread and moved:  # its prices are by the bytes of all pages, touched or not
+            moved = max(moved, missing - new)
+        if new:
+            whole_blocks = policy.preferred == "gpu"
+            price = self.prices.gpu_touch(self.name, whole_blocks=whole_blocks)
+            time = price.of(new) if whole_blocks else self._side_by_side(price.of(new), new, beside)
+            self.terms.add(self.phase, NEW_GPU_PAGES, price, new, time)
+        self.terms.counts["updates", buffer] += access.updates
+        if moved and self._is_small(buffer):
+            self.terms.counts["faults", buffer] += 1
+        elif moved:
+            price = self.prices.gpu_fault(
+                self.name,
+                reads_only=not step.writes,
+                read_mostly=policy.read_mostly and not step.writes,
+                touch=access.spread or "dense",
+            )
+            time = price.of(moved) if access.spread else self._side_by_side(price.of(moved), moved, beside)
+            time = time.at_least(self.prices.isolated_fault(self.name))
+            self.terms.add(self.phase, GPU_FAULTS, price, moved, time)
+        if mapped := counts.mapped * self.page:
+            price = self.prices.gpu_mapping(self.name, reads_only=not step.writes, touch=access.spread or "dense")
+            self.terms.add(self.phase, MAPPED, price, mapped)
+
+    def _side_by_side(self, time: Time, nbytes: int, beside: float) -> Time:
+        """The time of a kernel's faults, without the batches of faults that its buffers share: it goes through so many
         side by side, each in the time of the largest.
         """
         with suppress(Unmeasured):
-            return time.beyond(self.prices["gpu_batches", self.name].of(nbytes).times(1 - 1 / self.beside))
+            return time.beyond(self.prices["gpu_batches", self.name].of(nbytes).times(1 - 1 / beside))
         return time
+
+    def _price_evictions(self, evicted: PageMoves) -> None:
+        if evicted_bytes := evicted.counts.to_cpu * self.page:
+            price = self.prices.eviction(self.name)
+            self.terms.add(self.phase, EVICTED, price, evicted_bytes, price.of(evicted_bytes), evicted.blocks)
 
     def run(self) -> None:
         super().run()
@@ -101,10 +210,12 @@ class Moving(Pricing):
                     slow = turns * SLOW_TURN + counts["updates", number] * SLOW_UPDATE
                     time = Time(time.value, time.low, max(time.high, slow))
                 self.terms.add("compute", TURNS, price, block.nbytes * turns, time, turns)
+                counts[IN_KERNELS] += round(time.value)
             if faults > 0:
                 price = self.prices.gpu_fault(self.name, reads_only=False)
                 time = isolated(self.name).times(faults)
                 self.terms.add("compute", GPU_FAULTS, price, block.nbytes * faults, time, faults)
+                counts[IN_KERNELS] += round(time.value)
 
     def _turns(self, turns: int, updates: int) -> tuple[Price, Time]:
         """The price of turns and their time, with so many updates by atomics in all of them."""
@@ -117,17 +228,22 @@ class Moving(Pricing):
         more = by_groups.of(turns, between).beyond(time)
         return by_groups.turns, time + more.times(updates / turns / max(1, by_groups.updates))
 
+    # ------------------------------------------------------------------------------------------------ steps
+
+    def allocate(self, step: steps.Allocate) -> None:
+        super().allocate(step)
+        if step.file and self._is_priced(step.buffer):
+            self.pages.memory.allocate(step.buffer, step.nbytes)
+            whole = steps.Use(step.buffer, "cpu", 0, step.nbytes, reads=False, writes=True)
+            self.pages.use([(whole, NO_ACCESS)], NO_LAUNCH, self.phase, self._moves())
+
     def allocate_placed(self, step: steps.Allocate) -> None:
         """The calls are quick; what takes time is the first touch."""
+        self.pages.memory.allocate(step.buffer, step.nbytes)
 
     def free_placed(self, step: steps.Free) -> None:
         """Price the calls that free the memory, if the run has measured them."""
-        in_gpu, in_cpu = self.in_gpu[step.buffer].total(), self.in_cpu[step.buffer].total()
-        if self.computing is None:  # what strategies differ in: memory that is kept for pages elsewhere is left out
-            on_gpu, on_cpu = self.on_gpu[step.buffer], self.present[step.buffer]
-            in_gpu, in_cpu = on_gpu.total(), sum(b - a for piece in on_cpu for a, b in on_gpu.missing(*piece))
-        sides: tuple[tuple[Agent, int], ...] = (("gpu", in_gpu), ("cpu", in_cpu))
-        for agent, nbytes in sides:
+        for agent, nbytes in self.pages.memory.free(step.buffer).items():
             with suppress(Unmeasured):
                 price = self.prices["touched_free", agent, self.name]
                 self.terms.add("free", f"free {self.name} memory on the {agent.upper()}", price, nbytes)
@@ -136,111 +252,51 @@ class Moving(Pricing):
         self.use_by_cpu(steps.Use(step.buffer, "cpu", 0, step.nbytes, reads=False, writes=True))
 
     def advise(self, step: steps.Advise) -> None:
-        nbytes = self.program.blocks[step.buffer].nbytes
-        if step.hint == PREFERRED_GPU:
-            self.preferred[step.buffer].add(0, nbytes)
-        if step.hint == READ_MOSTLY:
-            self.read_mostly[step.buffer].add(0, nbytes)
-            if populated := self.present[step.buffer].total():
-                price = self.prices["advise", READ_MOSTLY, self.name]
-                self.terms.add(self.phase, f"advice {READ_MOSTLY}", price, populated)
+        """What it takes is that the driver goes through the pages that are there."""
+        self.pages.memory.advise(step.buffer, step.hint, self._moves())
+        if populated := self._buffer(step.buffer).pages_in("cpu") * self.page:
+            price = self.prices["advise", step.hint, self.name]
+            self.terms.add(self.phase, f"advice {step.hint}", price, populated)
 
     def prefetch(self, step: steps.Prefetch) -> None:
-        on_cpu, on_gpu = self.present[step.buffer], self.on_gpu[step.buffer]
-        if step.to == "cpu":
-            if moved := on_gpu.total():
-                self.terms.add(self.phase, "prefetch to the CPU", self.prices.prefetch_back(self.name), moved)
-                on_gpu.clear()
-                on_cpu.add(0, step.nbytes)
-                self.in_cpu[step.buffer].add(0, step.nbytes)
-            return
-        if populated := on_cpu.total():
+        moves, evicted = self._moves(), self._moves()
+        self.pages.memory.prefetch(step.buffer, step.to, moves, evicted)
+        if moved := moves.counts.to_cpu * self.page:
+            self.terms.add(self.phase, "prefetch to the CPU", self.prices.prefetch_back(self.name), moved)
+        if moved := moves.counts.to_gpu * self.page:
             price = self.prices["prefetch", self.name]
             copy = self.prices["copy", "h2d", common_allocator("page-locked")]
-            time = price.of(populated).at_least(copy.of(populated))
-            self.terms.add(self.phase, "prefetch to the GPU", price, populated, time)
-        if self.read_mostly[step.buffer]:
-            for first, last in on_cpu:
-                self.copied[step.buffer].add(first, last)
-        else:
-            on_cpu.clear()
-        on_gpu.add(0, step.nbytes)
-        self.in_gpu[step.buffer].add(0, step.nbytes)
+            time = price.of(moved).at_least(copy.of(moved))
+            self.terms.add(self.phase, "prefetch to the GPU", price, moved, time)
+        self._price_evictions(evicted)
 
     def wait(self, step: steps.Wait) -> None:
         for pages in self.queued:
             pages.clear()
 
     def use_by_cpu(self, step: steps.Use) -> None:
-        buffer, (start, end) = step.buffer, self._pages(step.buffer, step)
-        on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
-        moved = on_gpu.bytes_in(start, end) - (0 if step.writes else copied.bytes_in(start, end))
-        if new := missing_in_both(on_cpu, on_gpu, start, end):
+        evicted = self._moves()
+        (moves,) = self.pages.use([(step, self.access)], self.current, self.phase, evicted)
+        self._price_evictions(evicted)
+        counts = moves.counts
+        if new := (counts.new_cpu + counts.new_gpu) * self.page:
             parallel = self.parallel
             price = self.prices["moving_touch", self.name] if parallel else self.prices.host_touch(parallel=False)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
-        if moved > 0 and self._is_small(buffer):
-            self.terms.counts["turns", buffer] += 1
-        elif moved > 0:
-            self.price_cpu_faults(moved)
-        on_cpu.add(start, end)
-        self.in_cpu[buffer].add(start, end)
-        if step.writes or not self.read_mostly[buffer]:
-            on_gpu.remove(start, end)
-            copied.remove(start, end)
-
-    def price_cpu_faults(self, moved: int) -> None:
-        """Price the CPU's faults on so many bytes of pages that are on the GPU."""
-        price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
-        time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
-        self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
-
-    def swap(self, first: int, second: int) -> None:
-        super().swap(first, second)
-        self.iterations.later.swap(first, second)
-
-    def use_by_gpu(self, step: steps.Use) -> None:
-        before = self.terms.time_of(self.phase)
-        self._price_use_by_gpu(step)
-        later, faults = self.iterations.later, self.terms.time_of(self.phase) - before
-        if self.access.passes < 1 and self.current.kernel == SEQUENCE:  # later ones use the rest
-            later.put(step.buffer, faults)
-        later.take(step.buffer, self.access.passes)
-
-    def _price_use_by_gpu(self, step: steps.Use) -> None:
-        buffer, (start, end) = step.buffer, self._pages(step.buffer, step)
-        on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
-        self.terms.counts["used_by_gpu"] += end - start
-        self.queued[buffer].add(start, end)
-        new = missing_in_both(on_cpu, on_gpu, start, end)
-        moved = (end - start) - on_gpu.bytes_in(start, end) - new
-        duplicates = bool(self.read_mostly[buffer]) and not step.writes
-        if new:
-            price = self.prices.gpu_touch(self.name, whole_blocks=bool(self.preferred[buffer]))
-            time = price.of(new) if self.preferred[buffer] else self._side_by_side(price.of(new), new)
-            self.terms.add(self.phase, NEW_GPU_PAGES, price, new, time)
-        self.terms.counts["updates", buffer] += self.access.updates
-        if moved and self._is_small(buffer):
-            self.terms.counts["faults", buffer] += 1
+        moved = (counts.to_cpu + counts.dropped) * self.page
+        if moved and self._is_small(step.buffer):
+            self.terms.counts["turns", step.buffer] += 1
         elif moved:
-            price = self.prices.gpu_fault(
-                self.name, reads_only=not step.writes, read_mostly=duplicates, touch=self.access.spread or "dense"
-            )
-            time = price.of(moved) if self.access.spread else self._side_by_side(price.of(moved), moved)
-            time = time.at_least(self.prices.isolated_fault(self.name))
-            self.terms.add(self.phase, GPU_FAULTS, price, moved, time)
-        on_gpu.add(start, end)
-        self.in_gpu[buffer].add(start, end)
-        if duplicates:
-            copied.add(start, end)
-        else:
-            on_cpu.remove(start, end)
-            copied.remove(start, end)
+            price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
+            time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
+            self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
+        if there := self._buffer(step.buffer).bytes_where(step.start, step.end, lambda s: s.gpu & ~s.cpu):
+            self.terms.add(self.phase, REMOTE, self.prices["cpu_remote", self.name], there * self.access.passes)
 
     def _is_small(self, buffer: int) -> bool:
         return self.program.blocks[buffer].nbytes <= SMALL_BLOCK
 
-    def _pages(self, buffer: int, used: steps.Use | Access) -> tuple[int, int]:
+    def _whole_pages(self, buffer: int, used: steps.Use | Access) -> tuple[int, int]:
         """The bytes of a use, rounded to whole pages."""
         nbytes = self.program.blocks[buffer].nbytes
         return used.start // self.page * self.page, min(nbytes, -(-used.end // self.page) * self.page)

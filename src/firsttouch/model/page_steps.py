@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from firsttouch.base.units import parse_size
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Kind, shares
+from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program import steps
 from firsttouch.program.execution.agents import SMALL_LAUNCH
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.program import RANDOM, Access, Launch
+from firsttouch.records.schema import DeviceInfo, Machine, as_number
 
 SLICES = 256
 """Parts into which the accesses of a kernel are cut where they compete for memory, so that buffers take turns."""
 LEAST_SLICE = 4 * BLOCK_BYTES
 """The least bytes of a slice of the largest access."""
+SMALLEST_PAGE = 4096
+"""Bytes of a page where the records do not say."""
 NO_LAUNCH = Launch("cpu", ())
 NO_ACCESS = Access(0, 0, 0, False, False)
 SPARSE = "per-"
@@ -38,6 +42,17 @@ class CountingSettings:
     guidance: Placement = BY_ITSELF
     copy_control: bool = False
     initialise_threads: int = 0
+
+
+def stated_settings(machine: Machine, device: DeviceInfo) -> CountingSettings:
+    """What a machine states of its host, its driver and its device."""
+    memory, nvidia, cpu = (machine.facts.get(topic, {}) for topic in ("memory", "nvidia", "cpu"))
+    kind = Kind(
+        int(as_number(memory.get("page_bytes")) or SMALLEST_PAGE),
+        parse_release(str(nvidia.get("driver") or "0")),
+        coherent=device.facts.get("directManagedMemAccessFromHost") is True,
+    )
+    return CountingSettings(int(as_number(cpu.get("cores_usable")) or 1), kind)
 
 
 class PageSteps:
@@ -63,16 +78,19 @@ class PageSteps:
         uses: Sequence[tuple[steps.Use, Access]],
         launch: Launch,
         phase: str,
-        moves: PageMoves,
         evicted: PageMoves,
-    ) -> None:
-        """Uses of a launch, one after the other; of a kernel that competes for the GPU's memory, in slices in turn."""
+    ) -> list[PageMoves]:
+        """Uses of a launch, one after the other; of a kernel that competes for the GPU's memory, in slices in turn.
+        Returns what moved for each.
+        """
         slices = self._slices([step for step, _ in uses])
+        moves = [PageMoves(self.settings.kind.page) for _ in uses]
         for number in range(slices):
-            for step, access in uses:
+            for (step, access), each in zip(uses, moves, strict=True):
                 start, end = (_slice_start(step, n, slices) for n in (number, number + 1))
                 if start < end:
-                    self._use(step._replace(start=start, end=end), access, launch, phase, moves, evicted)
+                    self._use(step._replace(start=start, end=end), access, launch, phase, each, evicted)
+        return moves
 
     def _slices(self, uses: Sequence[steps.Use]) -> int:
         """Into how many slices uses are cut: into one where they do not compete, or all pages are there."""
@@ -87,7 +105,9 @@ class PageSteps:
     ) -> None:
         spread = access.spread
         stride = parse_size(spread.removeprefix(SPARSE)) if spread.startswith(SPARSE) else 0
-        order = PARALLEL if step.agent == "gpu" else SCATTERED if spread == RANDOM else IN_ORDER
+        order = SCATTERED if spread == RANDOM else IN_ORDER
+        if step.agent == "gpu" and launch.threads != 1:
+            order = PARALLEL
         parts = self._parts(step, access, launch, phase)
         self.memory.touch(
             step.buffer, step.agent, parts, moves, evicted, writes=step.writes, order=order, stride=stride

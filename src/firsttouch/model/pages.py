@@ -8,7 +8,7 @@ block in a state is computed once, so that a sweep over gigabytes takes a few st
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -270,6 +270,7 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
     """
     counted = kind.maps_evicted
     keeps = keeps_mapping(
+        kind.release,
         accessed_by="gpu" in kind.policy.accessed_by,
         preferred=kind.policy.preferred == "gpu",
         counts_accesses=counted,
@@ -337,9 +338,23 @@ class BufferPages:
 
     def pages_in(self, place: Agent) -> int:
         """Pages in a memory."""
-        total = 0
-        for first, end, state in self.pieces(0, self.blocks):
-            total += (end - first) * (state.cpu if place == "cpu" else state.gpu).bit_count()
+        return self.pages_where(0, self.nbytes, lambda state: state.cpu if place == "cpu" else state.gpu)
+
+    def bytes_where(self, start: int, end: int, select: Callable[[BlockState], int]) -> int:
+        """The bytes of the pages of bytes [start, end) that are in the set which `select` makes of a block's state."""
+        return min(self.pages_where(start, end, select) * self.kind.page, self.nbytes)
+
+    def pages_where(self, start: int, end: int, select: Callable[[BlockState], int]) -> int:
+        """The number of these pages."""
+        size, first_page, end_page = self.kind.leaves, start // self.kind.page, -(-end // self.kind.page)
+        first, last, total = first_page // size, (end_page - 1) // size, 0
+        for a, b, state in self.pieces(first, last + 1):
+            chosen = select(state) & filled(self.leaves(a))
+            total += (b - a) * chosen.bit_count()
+            if a == first:
+                total -= (chosen & filled(first_page - first * size)).bit_count()
+            if b == last + 1:
+                total -= (chosen >> end_page - last * size).bit_count()
         return total
 
     def bytes_of(self, first: int, end: int) -> int:

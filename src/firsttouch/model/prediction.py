@@ -8,16 +8,17 @@ from typing import cast
 
 from firsttouch.base.errors import Unsupported
 from firsttouch.machine.allocators.properties import memory_of
-from firsttouch.model.computing import ProfiledComputing
+from firsttouch.model.computing import KERNELS, ProfiledComputing
 from firsttouch.model.costs import Assumption, Time, Unmeasured
-from firsttouch.model.crowded import Crowded
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.kernels import Kernels
 from firsttouch.model.memory_course import Clock, MemoryReplay, course
+from firsttouch.model.moving import Moving
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.pricing import IN_KERNELS
 from firsttouch.model.rules.access_counters import Translation, counters_enabled
 from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
@@ -62,6 +63,8 @@ class Prediction:
     """ms of each iteration of the last timed loop, or the mean of each group if there are many."""
     iterations_total: float = 0.0
     """ms of all of them."""
+    kernels: float = 0.0
+    """ms of the kernels of the phase compute, with what memory adds to them."""
 
     @property
     def total(self) -> Time:
@@ -96,7 +99,7 @@ def predict(
             copy_control=settings.copy_control,
             guidance=settings.guidance,
             computing=computing,
-            crowded=rules,
+            settings=rules,
             watch=clock.note if settings.over_time else None,
         )
     except (Impossible, NotEstimated, Unmeasured) as error:
@@ -105,7 +108,7 @@ def predict(
     phases = {phase: Time() for phase in PHASES}
     for term in terms:
         phases[term.phase] += Time(term.ms, term.low, term.high)
-    rules = pricing.pages.settings if isinstance(pricing, Crowded) else rules
+    rules = pricing.pages.settings if isinstance(pricing, Moving) else rules
     counted = MemoryReplay(program, strategy, platform.device, rules)
     counted.run()
     seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}
@@ -115,7 +118,9 @@ def predict(
             terms.append(Term("compute", what, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, texts))))
     loop = pricing.iterations
     iterations = [1e-6 * ns for ns in loop.shown()]
-    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total)
+    kernel_ns = pricing.terms.counts[IN_KERNELS]
+    kernel_ms = 1e-6 * kernel_ns + sum(term.ms for term in terms if term.what == KERNELS and term.phase == "compute")
+    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total, kernel_ms)
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

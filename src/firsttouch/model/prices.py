@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from firsttouch.machine.allocators.properties import role, variant
@@ -29,7 +30,8 @@ PriceName: TypeAlias = (
     | tuple[Literal["gpu_fault"], str, str, str, str]
     | tuple[Literal["stream"], Agent, str, str]
     | tuple[Literal["copy_into_new", "copy_within", "prefetch", "own_pass", "slow_pass", "in_order_touch"], str]
-    | tuple[Literal["moving_touch", "gpu_batches", "cpu_remote", "counter_moves", "cache_flush"], str]
+    | tuple[Literal["moving_touch", "gpu_batches", "cpu_remote", "cache_flush"], str]
+    | tuple[Literal["counter_moves", "counter_service"], str]
 )
 """The names of prices for which no other stands; the last part is an allocator. The catalogue of values (parameters.py)
 says what each is, but for those that no file states:
@@ -39,6 +41,7 @@ slow_pass: the same over memory where that is slower. Unmeasured where it is not
 gpu_batches: the part of what a kernel's faults on pages of one buffer take that is spent on batches of faults.
 cpu_remote: the CPU's use of the GPU's memory where it is, beyond a use of its own memory.
 counter_moves: the move of pages to the GPU by access counters. Unmeasured if these move none, too.
+counter_service: the service of one notification of them, beside the bytes that it moves.
 """
 
 ONE_A_BLOCK = "per-2MiB"
@@ -68,7 +71,8 @@ class Prices(ABC):
         """Turns of a kernel and the CPU over a small block. by_groups: thread groups update a word by atomics."""
 
     def __getitem__(self, name: PriceName) -> Price:
-        return self.price(name) if isinstance(name, str) else self.price(*name)
+        price = self.price(name) if isinstance(name, str) else self.price(*name)
+        return replace(price, of_call=True) if name[0] == "allocation" else price
 
     def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
         """The CPU's first touch of plain host memory, by all threads or by one."""
@@ -88,7 +92,7 @@ class Prices(ABC):
         note = (
             "freeing touched memory was not measured in this run, and is estimated as half of freeing registered memory"
         )
-        return Price(whole.sizes, times, whole.grounds).assuming(note)
+        return replace(whole, times=times).assuming(note)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory. Where both share one
@@ -104,6 +108,10 @@ class Prices(ABC):
                 return self["gpu_fault", operation, touch, advice, allocator]
         advice, operation = candidates[-1]
         return self["gpu_fault", operation, touch, advice, allocator]
+
+    def gpu_mapping(self, allocator: str, *, reads_only: bool, touch: str = "dense") -> Price:
+        """A kernel's first pass over pages that stay on the CPU and that its faults map, beyond a later one."""
+        raise Unmeasured("the time to map pages that stay on the CPU when a kernel faults on them")
 
     def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
         """A kernel's first touch of pages that nobody has touched. whole_blocks: a fault brings all pages of a block of

@@ -31,6 +31,8 @@ SMALL_COPIES = "copies of small buffers"
 NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"
 ONE_PASS = "bytes cross the link once per kernel; those that it reads again and that its caches do not hold cross again"
+IN_KERNELS = "in kernels"
+"""The count of the ns that memory adds to kernels in the phase compute."""
 NO_LAUNCH = Launch("cpu", ())
 """The launch of steps that belong to none: these run on all threads."""
 NO_ACCESS = Access(0, 0, 0, False, False)
@@ -122,10 +124,14 @@ class Pricing(Replay):
         for access, access_steps in prepared:
             self.access = access
             self._price(access_steps)
+        self.finish_uses()
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
         if self.computing is not None:
             self.computing.launch(self, launch)
+
+    def finish_uses(self) -> None:
+        """All uses of a launch have been played."""
 
     def _price(self, next_steps: Iterable[steps.Step]) -> None:
         for step in next_steps:
@@ -257,6 +263,17 @@ class Pricing(Replay):
         """Prefetches are priced where pages move."""
 
     def use(self, step: steps.Use) -> None:
+        before = self.terms.time_of(self.phase)
+        self._use(step)
+        if step.agent == "gpu":
+            self.note_kernel_time(self.terms.time_of(self.phase) - before)
+
+    def note_kernel_time(self, ns: float) -> None:
+        """What memory adds to a kernel is part of its time."""
+        if self.phase == "compute":
+            self.terms.counts[IN_KERNELS] += round(ns)
+
+    def _use(self, step: steps.Use) -> None:
         place = self.places[step.buffer]
         if place == "cpu" or (self._is_own(step.buffer) and self.on_apu):
             self.touch_host(step.buffer, step.start, step.end)

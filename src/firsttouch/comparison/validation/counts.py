@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firsttouch.apps import all_apps
 from firsttouch.harness.placements import placement_of
 from firsttouch.model.counting import CountedReplay
-from firsttouch.model.page_steps import CountingSettings
-from firsttouch.model.pages import Kind
-from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.page_steps import stated_settings
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.factors import Factors
-from firsttouch.records.schema import PARAMETER, Machine, Record, as_number
+from firsttouch.records.schema import PARAMETER, Machine, Record
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,8 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
     if rounds:
         program = program_of(app, params, rounds)
     device = next(d for d in machine.devices if d.name == record.device)
-    page = machine.facts.get("memory", {}).get("page_bytes")
-    release = machine.facts.get("nvidia", {}).get("driver")
-    settings = CountingSettings(
-        int(as_number(machine.facts["cpu"]["cores_usable"]) or 1),
-        Kind(int(as_number(page) or 4096), parse_release(str(release or "0"))),
+    settings = replace(
+        stated_settings(machine, device),
         guidance=placement_of(app, factors),
         copy_control=factors.get("control") == "copied",
         initialise_threads=1 if factors.get("initialise") == "single" else 0,

@@ -16,7 +16,6 @@ from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
 from firsttouch.comparison.validation.origins import Origins
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, Shares, ValidatedClaim, ValidatedRow, ValidationOutcome
-from firsttouch.model.micro.passes import COUNTERS
 from firsttouch.records.papers.claims import Check, Iterations, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
@@ -43,6 +42,8 @@ RATIO = "ratio"
 """The unit of a row that states one value relative to another."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
+COUNTERS = "driver.counters"
+"""The value of a platform that lets the driver move memory of malloc by itself."""
 GPU_TIME = "gpu_ms"
 """The counter that a predicted application has if the times of its kernels are known."""
 _TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")

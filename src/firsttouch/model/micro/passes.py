@@ -1,32 +1,43 @@
-"""BufferPasses over data that began on the other side: what `migration` would measure."""
+"""Passes over data that began on either side: what `migration` would measure, as a program of the page map."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from firsttouch.base.errors import NotModelled
-from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of, moves_pages
-from firsttouch.model.costs import Price, Time
+from firsttouch.base.errors import NotModelled, Unsupported
+from firsttouch.machine.allocators.properties import common_allocator, memory_of
+from firsttouch.model.costs import ExchangePrice, Ground, Price, Time, Unmeasured
 from firsttouch.model.managed import PageMoves
-from firsttouch.model.micro.answers import Answer, Sum, optional
+from firsttouch.model.micro.answers import Answer, Sum, optional, tuple_of
 from firsttouch.model.micro.loads import stream
-from firsttouch.model.pages import Counts, Kind
+from firsttouch.model.moving import Moving
+from firsttouch.model.page_steps import CountingSettings
+from firsttouch.model.pages import Counts
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
 from firsttouch.model.prices import Prices
+from firsttouch.model.pricing import Pricing
+from firsttouch.model.rule_prices import NOTHING
+from firsttouch.model.sharing import FirstTouchPricing, pricing_kind
 from firsttouch.model.touches import LINE, TOUCHES
-from firsttouch.program.guidance import READ_MOSTLY, word_of
+from firsttouch.program import steps
+from firsttouch.program.execution.agents import SMALL_LAUNCH
+from firsttouch.program.guidance import NONE, READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
+from firsttouch.program.program import Access, Block, Launch, Program
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, Scalar
 
 if TYPE_CHECKING:
     from firsttouch.program.declarations import Agent
 
-
-COUNTERS = "driver.counters"
-"""The value of a platform that lets the driver move memory of malloc by itself."""
+PASSES = "passes"
+"""The phase of the passes."""
+ALL_THREADS = SMALL_LAUNCH + 1
+"""The threads of a launch that all threads of the CPU share."""
 
 
 @dataclass(frozen=True)
@@ -63,29 +74,27 @@ class MigrationPasses:
 
 
 def passes(
-    prices: Prices, asked: MigrationPasses, kind: Kind | None = None, platform: Platform | None = None
+    prices: Prices, asked: MigrationPasses, settings: CountingSettings | None = None, platform: Platform | None = None
 ) -> Answer:
-    """All passes of a repetition with what prepares them, in ms, with the time of each as a counter. kind: of managed
-    memory, where its driver's rules are known. platform: where the prices are from, if from a file.
+    """All passes of a repetition with what prepares them, in ms, with the time of each as a counter. settings: of
+    managed memory, where its driver's rules are known. platform: where the prices are from, if from a file.
     """
     entry = prices.device.allocator(asked.allocator)
     assert entry is not None
     if prices.device.capabilities.shares_host_memory:
-        return _PassSum(prices, asked, kind, platform).where_it_is()
+        return _where_it_is(prices, asked, platform)
     if memory_of(entry) == "device":
-        return _PassSum(prices, asked, kind, platform).copied()
-    if _moves(entry):
-        return _PassSum(prices, asked, kind, platform).moving()
-    return _PassSum(prices, asked, kind, platform).across()
+        return _copied(prices, asked)
+    return _Played(prices, asked, entry, settings).answer()
 
 
-def managed_kind(platform: Platform) -> Kind | None:
+def managed_settings(platform: Platform) -> CountingSettings | None:
     """What decides what managed memory does, besides its pages; None if the driver's rules are not known."""
     from firsttouch.model.prediction import PredictionSettings, counting_settings  # which takes touches from here
 
     if not platform.has("driver.family") or platform.word("driver.family") != "uvm":
         return None
-    return counting_settings(platform, PredictionSettings()).kind
+    return counting_settings(platform, PredictionSettings())
 
 
 def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]:
@@ -93,12 +102,11 @@ def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]
 
     Raises NotModelled: the memory is not managed, or its driver is another.
     """
-    entry, kind = platform.device.allocator(asked.allocator), managed_kind(platform)
-    if entry is None or not entry.managed or kind is None:
+    entry, settings = platform.device.allocator(asked.allocator), managed_settings(platform)
+    if entry is None or not entry.managed or settings is None:
         raise NotModelled("events of memory that this driver does not move")
-    threads = int(platform.quantity("host.processors").value)
-    moves = moves_by_step(asked.steps(threads), kind)
-    return event_counters(moves) | _sums(moves, kind.page)
+    moves = moves_by_step(asked.steps(settings.threads), settings.kind)
+    return event_counters(moves) | _sums(moves, settings.kind.page)
 
 
 def _sums(moves: Mapping[str, PageMoves], page: int) -> dict[str, int]:
@@ -130,168 +138,195 @@ def _sums(moves: Mapping[str, PageMoves], page: int) -> dict[str, int]:
     }
 
 
-def _moves(entry: AllocatorInfo) -> bool:
-    return memory_of(entry) == "migrating" or bool(moves_pages(entry))
+def _where_it_is(prices: Prices, asked: MigrationPasses, platform: Platform | None) -> Answer:
+    """Memory that both agents share: nothing moves."""
+    if platform is None or asked.in_order or TOUCHES[asked.touch].shuffled:
+        return _alike(asked, *_own_pass(prices, asked, asked.allocator), Sum())
+    kernel = "copy" if asked.updates else "read"
+    moved = asked.lines_bytes * (2 if asked.updates else 1)
+    streamed = stream(
+        platform, platform.device, agent="gpu", allocator=asked.allocator, first=asked.starts_on, kernel=kernel,
+        nbytes=asked.lines_bytes, in_memory=True, threads=0,
+    )  # fmt: skip
+    time = Time(moved / streamed.value, moved / streamed.high, moved / streamed.low)
+    return _alike(asked, Price((0.0, 1.0), (Time(), time.times(1 / moved)), streamed.grounds), time, Sum())
 
 
-class _PassSum:
-    def __init__(self, prices: Prices, asked: MigrationPasses, kind: Kind | None, platform: Platform | None) -> None:
-        self.platform = platform
-        self.prices, self.asked, self.kind, self.sum = prices, asked, kind, Sum()
+def _copied(prices: Prices, asked: MigrationPasses) -> Answer:
+    """Device memory, to which the whole buffer is copied from page-locked memory."""
+    total, counters = Sum(), dict[str, Scalar]()
+    if asked.starts_on == "cpu":
+        price = prices["copy", "h2d", common_allocator("page-locked")]
+        counters["copy_in_ms"] = total.add("copy in", "copy to the GPU", price, asked.nbytes, price.of(asked.nbytes))
+    answer = _alike(asked, *_own_pass(prices, asked, asked.allocator), total)
+    return replace(answer, counters=counters | answer.counters)
+
+
+def _alike(asked: MigrationPasses, price: Price, time: Time, total: Sum) -> Answer:
+    """Passes that all take the same time, after what was added up."""
+    count = asked.iterations
+    total.add("passes", "passes", price, count * asked.lines_bytes, time.times(count), count)
+    counters: dict[str, Scalar] = {f"iteration_{i}_ms": time.value * 1e-6 for i in range(count)}
+    return Answer(*total.total(), counters, tuple(total.terms))
+
+
+def _own_pass(prices: Prices, asked: MigrationPasses, allocator: str) -> tuple[Price, Time]:
+    """A pass over the GPU's own memory."""
+    if TOUCHES[asked.touch].shuffled:
+        raise NotModelled("the time of passes in random order")
+    if asked.in_order:
+        touch = prices["in_order_touch", allocator]
+        return touch, touch.of(1).times(TOUCHES[asked.touch].places(asked.nbytes))
+    price = prices["own_pass", allocator]
+    part = 1.0 if asked.updates else 0.5  # the price is of bytes that are read and written
+    return price, price.of(asked.lines_bytes).times(part)
+
+
+class _PassPrices(Prices):
+    """The prices of passes: those of faults after this very advice where they are known. While the buffer is
+    initialised, nothing is priced.
+    """
+
+    def __init__(self, prices: Prices, asked: MigrationPasses) -> None:
+        self.machine, self.device, self._prices, self._asked = prices.machine, prices.device, prices, asked
+        self.initialising = False
+
+    @property
+    def page_size(self) -> str:
+        return self._prices.page_size
+
+    def price(self, *name: str) -> Price:
+        return NOTHING if self.initialising else self._prices.price(*name)
+
+    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
+        return self._prices.exchange(allocator, by_groups=by_groups)
+
+    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
+        operation, advice = "update" if self._asked.updates else "read", word_of(self._asked.advice)
+        if known := optional(lambda: self["gpu_fault", operation, touch, advice, allocator]):
+            return known
+        return super().gpu_fault(allocator, reads_only=reads_only, read_mostly=read_mostly, touch=touch)
+
+    def gpu_mapping(self, allocator: str, *, reads_only: bool, touch: str = "dense") -> Price:
+        operation, advice = "read" if reads_only else "update", word_of(self._asked.advice)
+        return self["gpu_fault", operation, touch, advice, allocator]
+
+
+class _PassTime:
+    """What a pass takes beside the uses of memory across the link: as in Computing. The link carries both directions at
+    once; at worst, one follows the other.
+    """
+
+    grounds: Sequence[Ground] = ()
+    initialise_threads = 0
+
+    def __init__(self, price: Price, time: Time, nbytes: int, updates: bool) -> None:
+        self.price, self.time, self.nbytes, self.updates = price, time, nbytes, updates
+
+    def launch(self, pricing: Pricing, launch: Launch) -> None:
+        if pricing.phase == PASSES:
+            time, crossed = self.time.without(pricing.crossed), pricing.crossed
+            time = Time(time.value, time.low, time.high + (crossed.high if self.updates else 0.0))
+            pricing.terms.add(PASSES, "passes", self.price, self.nbytes, time)
+
+    def crossing(self, access: Access) -> None:
+        return None
+
+
+class _Played:
+    """A repetition, played step by step on the pages of its memory."""
+
+    def __init__(
+        self, prices: Prices, asked: MigrationPasses, entry: AllocatorInfo, settings: CountingSettings | None
+    ) -> None:
+        self.asked, self.prices = asked, _PassPrices(prices, asked)
+        strategy = Strategy("passes", asked.allocator, "memory that both agents use")
+        kind = pricing_kind(strategy, entry, prices.device)
+        moves = issubclass(kind, Moving)
+        self._check(kind, moves)
+        if moves and asked.in_order:
+            if settings is None or asked.advice:
+                raise NotModelled("faults in order on memory that was advised, or that another driver moves")
+            kind = _InOrder
+        own = asked.allocator if moves else common_allocator("device")
+        how: dict[str, Any] = {"settings": settings} if moves else {}
+        program = Program("passes", (Block("buffer", asked.nbytes, "inout", "both"),), (), ())
+        computing = _PassTime(*_own_pass(prices, asked, own), asked.lines_bytes, asked.updates)
+        self.pricing = kind(program, strategy, self.prices, entry, computing=computing, **how)
         self.counters: dict[str, Scalar] = {}
 
-    # ------------------------------------------------------------------------------------------------ kinds of memory
-
-    def copied(self) -> Answer:
-        """Device memory, to which the whole buffer is copied from page-locked memory."""
+    def _check(self, kind: type[Pricing], moves: bool) -> None:
         asked = self.asked
-        if asked.starts_on == "cpu":
-            price = self.prices["copy", "h2d", common_allocator("page-locked")]
-            time = price.of(asked.nbytes)
-            self.counters["copy_in_ms"] = self.sum.add("copy in", "copy to the GPU", price, asked.nbytes, time)
-        return self._answer(self._own(), Time())
-
-    def where_it_is(self) -> Answer:
-        """Memory that both agents share: nothing moves."""
-        asked, platform = self.asked, self.platform
-        if platform is None or asked.in_order or TOUCHES[asked.touch].shuffled:
-            return self._answer(self._own(), Time())
-        kernel = "copy" if asked.updates else "read"
-        moved = asked.lines_bytes * (2 if asked.updates else 1)
-        streamed = stream(
-            platform, platform.device, agent="gpu", allocator=asked.allocator, first=asked.starts_on, kernel=kernel,
-            nbytes=asked.lines_bytes, in_memory=True, threads=0,
-        )  # fmt: skip
-        time = Time(moved / streamed.value, moved / streamed.high, moved / streamed.low)
-        return self._answer((Price((0.0, 1.0), (Time(), time.times(1 / moved)), streamed.grounds), time), Time())
-
-    def across(self) -> Answer:
-        """Host memory that stays there: each pass crosses the link."""
-        price, time = self._remote()
-        if is_plain_host(self.asked.allocator):
-            if self.asked.starts_on == "gpu":
-                raise NotModelled("starts_on=gpu of plain memory, which is then in the GPU's memory")
-            if self.platform is not None and self.platform.has(COUNTERS) and self.platform.flag(COUNTERS):
-                price = price.assuming("access counters move none of the memory that passes use")
-        return self._answer((price, time), Time())
-
-    def moving(self) -> Answer:
-        """Memory whose pages move to the agent that touches them."""
-        asked, hints = self.asked, frozenset(self.asked.advice)
-        on_cpu = asked.starts_on == "cpu"
-        duplicates = READ_MOSTLY in hints
-        if duplicates and asked.updates:
+        if moves and READ_MOSTLY in asked.advice and asked.updates:
             raise NotModelled("stores to pages of which CPU and GPU both have a copy")
-        if on_cpu:
-            self._advise()
-        if not on_cpu:
-            if hints - {"none"}:
-                raise NotModelled("advice about pages that are on the GPU")
-            return self._answer(self._own(), Time())
-        if asked.prefetch == "whole":
-            self.counters["prefetch_ms"] = self._prefetch().value * 1e-6
-            return self._answer(self._own(), Time())
-        if asked.prefetch == "iteration":
+        if moves and asked.starts_on != "cpu" and asked.advice:
+            raise NotModelled("advice about pages that are on the GPU")
+        if moves and asked.prefetch == "iteration":
             raise NotModelled("prefetches of pages that are already resident")
-        self._prefetch_back()
-        if IN_PLACE & hints:
-            remote_pass = self._remote()
-            return self._answer(remote_pass, self._mapping(hints))
-        return self._answer(self._own(), self._faults(duplicates))
-
-    # ------------------------------------------------------------------------------------------------ parts
-
-    def _own(self) -> tuple[Price, Time]:
-        """A pass over the GPU's own memory."""
-        if TOUCHES[self.asked.touch].shuffled:
-            raise NotModelled("the time of passes in random order")
-        if self.asked.in_order:
-            touch = self.prices["in_order_touch", self.asked.allocator]
-            return touch, touch.of(1).times(TOUCHES[self.asked.touch].places(self.asked.nbytes))
-        price = self.prices["own_pass", self.asked.allocator]
-        part = 1.0 if self.asked.updates else 0.5  # the price is of bytes that are read and written
-        return price, price.of(self.asked.lines_bytes).times(part)
-
-    def _remote(self) -> tuple[Price, Time]:
-        """A pass over host memory. The link carries both directions at once; at worst, one follows the other."""
-        if TOUCHES[self.asked.touch].shuffled or self.asked.in_order:
+        if issubclass(kind, FirstTouchPricing) and (asked.advice or asked.prefetch != NONE):
+            raise NotModelled("advice about memory of the host's page tables, and its prefetches")
+        crosses = not moves or (IN_PLACE & {*asked.advice} and asked.prefetch != "whole")
+        if crosses and (TOUCHES[asked.touch].shuffled or asked.in_order):
             raise NotModelled("passes across the link in random order or by a single thread")
-        name = common_allocator("page-locked")
-        used = [self.prices["remote", "h2d", name]] + [self.prices["remote", "d2h", name]] * self.asked.updates
-        price = max(used, key=lambda p: p.of(self.asked.lines_bytes).value)
-        time = price.of(self.asked.lines_bytes)
-        return price, Time(time.value, time.low, sum(p.of(self.asked.lines_bytes).high for p in used))
 
-    def _advise(self) -> None:
-        asked = self.asked
-        times = []
-        for hint in asked.advice:
-            if hint != "none":
-                price = self.prices["advise", hint, asked.allocator]
-                times.append(self.sum.add("advise", f"advice {hint}", price, asked.nbytes, price.of(asked.nbytes)))
-        if times:
-            self.counters["advise_ms"] = sum(times)
+    def answer(self) -> Answer:
+        asked, pricing = self.asked, self.pricing
+        self.prices.initialising = True
+        pricing.play([steps.Allocate(0, "shared", asked.allocator, asked.nbytes)])
+        pricing.phase = "initialise"
+        self._launch(Access(0, 0, asked.nbytes, False, True), "cpu" if asked.starts_on == "cpu" else "gpu")
+        self.prices.initialising = False
+        if isinstance(pricing, Moving):
+            self._prepare([steps.Advise(0, hint) for hint in asked.advice], "advise")
+            if asked.prefetch == "whole":
+                self._prepare([steps.Prefetch(0, asked.nbytes, "gpu")], "prefetch")
+        pricing.phase = PASSES
+        self._passes()
+        terms = [term for term in pricing.terms.terms() if term.phase in ("advise", "prefetch", PASSES)]
+        if asked.prefetch == "back" and isinstance(pricing, Moving):
+            with suppress(Unmeasured, Unsupported):
+                self._prepare([steps.Prefetch(0, asked.nbytes, "cpu")], "prefetch_back")
+        return Answer(*tuple_of(terms), self.counters, tuple(terms))
 
-    def _prefetch(self) -> Time:
-        price = self.prices["prefetch", self.asked.allocator]
-        time = price.of(self.asked.nbytes)
-        self.sum.add("prefetch", "prefetch to the GPU", price, self.asked.nbytes, time)
-        return time
+    def _prepare(self, prepared: Sequence[steps.Step], name: str) -> None:
+        if prepared:
+            self.pricing.phase = name
+            self.pricing.play(prepared)
+            self.counters[f"{name}_ms"] = self.pricing.terms.time_of(name) * 1e-6
 
-    def _prefetch_back(self) -> None:
-        """To the CPU after the passes, which the metric does not include."""
-        asked = self.asked
-        if asked.prefetch == "back" and (price := optional(lambda: self.prices.prefetch_back(asked.allocator))):
-            self.counters["prefetch_back_ms"] = price.of(asked.nbytes).value * 1e-6
+    def _passes(self) -> None:
+        """Those after one that left the pages as they were are like it."""
+        asked, pricing = self.asked, self.pricing
+        spread = "" if asked.touch == "dense" else asked.touch
+        part = asked.lines_bytes / asked.nbytes if spread else 1.0
+        access, before = Access(0, 0, asked.nbytes, True, asked.updates, part, spread), 0.0
+        for number in range(asked.iterations):
+            state = pricing.state()
+            pricing.begin_round()
+            self._launch(access, "gpu")
+            pricing.end_round()
+            after = pricing.terms.time_of(PASSES)
+            self.counters[f"iteration_{number}_ms"] = (after - before) * 1e-6
+            if pricing.state() == state:
+                pricing.add_again(asked.iterations - number - 1)
+                for later in range(number + 1, asked.iterations):
+                    self.counters[f"iteration_{later}_ms"] = (after - before) * 1e-6
+                break
+            before = after
 
-    def _faults(self, duplicates: bool) -> Time:
-        """What the first pass takes beyond a later one."""
-        asked = self.asked
-        if asked.in_order:
-            return self._faults_in_order()
-        price = self._fault_price() or self.prices.gpu_fault(
-            asked.allocator, reads_only=not asked.updates, read_mostly=duplicates, touch=asked.touch
-        )
-        time = price.of(asked.nbytes).at_least(self.prices.isolated_fault(asked.allocator))
-        self.sum.add("passes", "faults of the GPU on pages that are on the CPU", price, asked.nbytes, time)
-        return time
+    def _launch(self, access: Access, agent: Agent) -> None:
+        used = steps.Use(0, agent, access.start, access.end, access.reads, access.writes)
+        threads = 1 if self.asked.in_order and self.pricing.phase == PASSES else ALL_THREADS
+        self.pricing.launch(Launch(agent, (access,), threads=threads), [(access, [used])])
 
-    def _fault_price(self) -> Price | None:
-        """What a first pass takes beyond a later one after this very advice, if it is known."""
-        asked = self.asked
-        operation, advice = "update" if asked.updates else "read", word_of(asked.advice)
-        return optional(lambda: self.prices["gpu_fault", operation, asked.touch, advice, asked.allocator])
 
-    def _mapping(self, hints: Set[str]) -> Time:
-        """What the first pass takes beyond a later one over pages that stay on the CPU, each of which a fault maps, if
-        the advice has not done so.
-        """
-        if "accessed-by-gpu" in hints:
-            return Time()
-        if (price := self._fault_price()) is None:
-            raise NotModelled("the time to map pages that stay on the CPU when a kernel faults on them")
-        time = price.of(self.asked.nbytes)
-        self.sum.add("passes", "mapping of pages on which kernels fault", price, self.asked.nbytes, time)
-        return time
+class _InOrder(Moving):
+    """Pages that a single thread touches in order: one service after another, and the copy of what they bring."""
 
-    def _faults_in_order(self) -> Time:
-        """One service after another, and the copy of what they bring. How many there are follows from the rules."""
-        asked = self.asked
-        if asked.advice or self.kind is None:
-            raise NotModelled("faults in order on memory that was advised, or that another driver moves")
-        counts = moves_by_step(asked.steps(1), self.kind)["iteration_0"].counts
-        link = self.prices["copy", "h2d", common_allocator("page-locked")]
-        moved = counts.to_gpu * self.kind.page
-        time = self.prices.isolated_fault(asked.allocator).times(counts.services) + link.of(moved)
-        self.sum.add("passes", "faults of the GPU, one after another", link, moved, time, counts.services)
-        return time
-
-    def _answer(self, one_pass: tuple[Price, Time], first: Time) -> Answer:
-        """one_pass: its price and time. first: what the first pass takes beyond that, which is added already."""
-        price, time = one_pass
-        asked = self.asked
-        count = asked.iterations
-        self.sum.add("passes", "passes", price, count * asked.lines_bytes, time.times(count), count)
-        for i in range(count):
-            self.counters[f"iteration_{i}_ms"] = (time.value + (first.value if i == 0 else 0.0)) * 1e-6
-        return Answer(*self.sum.total(), self.counters, tuple(self.sum.terms))
+    def price_gpu_faults(self, step: steps.Use, access: Access, counts: Counts, missing: int, beside: float) -> None:
+        if counts.services:
+            link = self.prices["copy", "h2d", common_allocator("page-locked")]
+            moved = counts.to_gpu * self.page
+            time = self.prices.isolated_fault(self.name).times(counts.services) + link.of(moved)
+            what = "faults of the GPU, one after another"
+            self.terms.add(self.phase, what, link, moved, time, counts.services)

@@ -10,7 +10,7 @@ from firsttouch.machine.allocators.properties import is_plain_host, memory_of, r
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
-from firsttouch.model.micro.passes import managed_kind
+from firsttouch.model.micro.passes import managed_settings
 from firsttouch.model.pages import IN_ORDER, PARALLEL, shares
 from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
@@ -18,6 +18,7 @@ from firsttouch.model.prices import Prices
 from firsttouch.model.rules import linux
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program.least_moves import must_move
+from firsttouch.program.needs import why_too_large
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 
 MIB = 1 << 20
@@ -37,19 +38,25 @@ def first_touch(
     pages: int,
     threads: int,
 ) -> Answer:
-    """The first touch of a page, in ns. threads: of the CPU; 0 is all. One page alone is a value of its own."""
-    alone = (
-        pages == 1
-        and page_size == "base"
-        and not (scenario in BY_CPU and must_move(device.allocator(allocator), device))
-    )
+    """The first touch of a page, in ns. threads: of the CPU; 0 is all. One page alone is a value of its own, and more
+    take no less time in all.
+    """
+    nbytes = pages * page_bytes
+    owners = [("the host", platform.host.facts.get("host_memory_bytes"))]
+    if scenario != "cpu" and not device.capabilities.shares_host_memory:
+        owners.append((device.name, device.facts.get("memory_bytes")))
+    for owner, limit in owners:
+        if why := why_too_large("its pages need", nbytes, limit, f"{owner}, which has"):
+            raise Unsupported(why)
+    moves = must_move(device.allocator(allocator), device)
+    alone = pages == 1 and page_size == "base" and not (scenario in BY_CPU and moves)
     if alone and all(platform.has(name) for name in _lone_names(scenario)):
         return _lone_touch(platform, scenario, page_bytes)
     total = Sum()
-    nbytes = pages * page_bytes
     if scenario in BY_CPU:
         processors = int(platform.quantity("host.processors").value)
         price, time = _by_cpu(prices, device, allocator, page_size, nbytes, pages, threads, processors)
+        time = time if moves else time.at_least(_least(platform, "cpu"))
         total.add("", "first touch by the CPU", price, nbytes, time, pages)
     if scenario != "cpu":
         new = scenario == "gpu-major"
@@ -58,7 +65,9 @@ def first_touch(
         price = prices.gpu_touch(allocator) if new else prices.gpu_fault(allocator, reads_only=False)
         what = "first touch by the GPU" if new else "faults of the GPU on pages that the CPU touched"
         time = price.of(nbytes)
-        if must_move(device.allocator(allocator), device):
+        if time.value > 0:
+            time = time.at_least(_least(platform, "gpu-major" if new else "gpu-minor"))
+        if moves:
             time = time.at_least(prices.isolated_fault(allocator))
         total.add("", what, price, nbytes, time, pages)
     value, low, high = (ms * 1e6 / pages for ms in total.total())
@@ -96,6 +105,15 @@ def _by_cpu(
         if at_once == 1
         else (by_all_threads, by_all_threads.of(nbytes).at_least(alone.times(1 / at_once)))
     )
+
+
+def _least(platform: Platform, scenario: str) -> Time:
+    """The time of one touch alone, which several take at least; none if the platform does not state it."""
+    name = f"lone_fault.{scenario}"
+    if not platform.has(name):
+        return Time()
+    alone = platform.quantity(name)
+    return Time(alone.value, alone.low, alone.high)
 
 
 def _lone_names(scenario: str) -> list[str]:
@@ -137,10 +155,11 @@ def faults_per_mib(
 
 def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes: int) -> Answer:
     """By the driver's rules: the CPU faults on pages that are nowhere or on the GPU."""
-    if (kind := managed_kind(platform)) is None:
+    if (settings := managed_settings(platform)) is None:
         raise NotModelled("the CPU's faults on memory that this driver moves")
+    kind = settings.kind
     memory, touched, streamed = ManagedMemory(kind), PageMoves(kind.page), PageMoves(kind.page)
-    parts = shares(nbytes, int(platform.quantity("host.processors").value), WORD)
+    parts = shares(nbytes, settings.threads, WORD)
     for array in range(3):
         memory.allocate(array, nbytes)
         for agent, moves, writes in ((first_touch, touched, True), (streamed_by, streamed, array == 2)):
