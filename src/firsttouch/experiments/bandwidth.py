@@ -201,6 +201,9 @@ class Bandwidth(Experiment):
     )  # fmt: skip
     counting = CountingRules()
 
+    without_effect = {
+        "arrays": "it names the sizes, which decide",
+    }
     planning = Planning(
         share=3.0,
         setup=0.2,
