@@ -26,10 +26,13 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import HARDWARE
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, Above, Not, leave_out, take, take_only
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.machine.hosts import usable_processors
+from firsttouch.model.micro.updates import updates
+from firsttouch.model.platform import Platform
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Heat, Line
 from firsttouch.records.findings import EVERY, Claim, Finding, Quantity, compare_medians, counter, finding
@@ -164,6 +167,11 @@ class Atomics(Experiment):
              title="The GPU's rate while the CPU updates too, relative to its rate alone"),
     )  # fmt: skip
 
+    without_effect = {
+        "scope": "the caches are coherent in hardware, so that adds of both scopes take one way",
+        "xnack": "no page moves while threads update",
+    }
+
     planning = Planning(
         setup=0.15,
         rules=(
@@ -254,6 +262,20 @@ class Atomics(Experiment):
             return Measurement.of(
                 outcome, verified_why=_describe_mismatch(outcome), buffers=[buffer_fact("histogram", buffer)]
             )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, reading="progress")
+        return predicted(
+            updates(
+                platform,
+                device_of(point, platform),
+                allocator=point.text("allocator"),
+                type=point.text("type"),
+                elements=point.count("elements"),
+                cpu_threads=point.count("cpu_threads"),
+                gpu_threads=point.count("gpu_threads"),
+            )
+        )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         alone = [f for agent in ("gpu", "cpu") for f in _single_agent_findings(records, agent)]

@@ -101,6 +101,8 @@ _PLACES = {
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
     "library": "mpi|xccl",
+    "type": "u64|f64",
+    "place": "near|far|gpu",
 }
 """The regular expressions for the words in angle brackets of a pattern."""
 
@@ -164,6 +166,7 @@ PARAMETERS: Sequence[Parameter] = (
         2**36,
         facts=["host.infinity_cache_bytes"],
     ),
+    _P("host.cores_per_l3", "count", "cores of the host that share a last-level cache", 1, 1e4),
     _P("host.line", "size", "line of the host's caches", 16, 2**10, facts=["host.line_bytes"]),
     _P("host.bandwidth", "rate", "rate at which all threads of the CPU read the host's memory", 1e-3, 1e5),
     _P(
@@ -201,6 +204,23 @@ PARAMETERS: Sequence[Parameter] = (
         2**36,
         facts=["device.infinity_cache_bytes"],
     ),
+    _P("device.l2_caches", "count", "second-level caches of the device", 1, 1e3),
+    _P("device.l2_channels", "count", "channels of each of them", 1, 1e4),
+    _P(
+        "device.infinity_cache_bandwidth",
+        "rate",
+        "rate between the device's second-level and memory-side caches",
+        1e-3,
+        1e6,
+    ),
+    _P(
+        "device.updates_per_clock",
+        "ratio",
+        "atomic updates of a channel, or sent by a multiprocessor, per clock",
+        1e-3,
+        1e3,
+    ),
+    _P("device.updates_in_flight", "count", "atomic updates that a thread of a kernel has under way at once", 1, 1e4),
     _P("device.line", "size", "line of the device's caches", 16, 2**10, facts=["device.line_bytes"]),
     _P("device.bandwidth", "rate", "rate at which a kernel reads the device's memory", 1e-3, 1e5),
     _P("link.h2d", "rate", "rate of the link from the host to the device", 1e-3, 1e5),
@@ -209,6 +229,15 @@ PARAMETERS: Sequence[Parameter] = (
     _P("load.<agent>.<allocator>", "price", "time of a dependent load, by the size of the buffer"),
     _P("stream.<agent>.<allocator>", "price", "rate of STREAM's kernels, by the size of one array"),
     _P("stream.<agent>.<allocator>.<kernel>", "price", "rate of one of STREAM's kernels, by the size of one array"),
+    _P("atomic.own.<type>", "time", "atomic update by a thread of the CPU of a word in its core's own cache", 0, 1e6),
+    _P(
+        "atomic.line.<place>",
+        "time",
+        "what an update takes beyond that if its line is in the cache of another core with the same last-level cache "
+        "(near), in one elsewhere on the chip (far), or, for the GPU, in any but its own second-level cache (gpu)",
+        0,
+        1e6,
+    ),
     _P("faults.<allocator>", "count", "CPU page faults for each MiB of memory that its allocation populates", 0, 1e3),
     _P("lone_fault.<scenario>", "time", "mean time of a first touch of one page alone"),
     _P("lone_fault.<scenario>.p95", "time", "95th percentile of the time of a first touch of one page alone"),

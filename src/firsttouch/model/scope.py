@@ -10,6 +10,6 @@ NOT_MODELLED: Sequence[str] = (
     "contention, and other programs on the machine",
     "both agents on the same pages at once, beyond the least that happens",
     "applications of several processes; messages between processes that share a device",
-    "atomics and locks",
+    "locks, and atomic updates in applications",
     "clocks and power",
 )
