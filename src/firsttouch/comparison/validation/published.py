@@ -13,9 +13,10 @@ from firsttouch.comparison.papers.calls import PointsCall, call_of
 from firsttouch.comparison.papers.comparisons import sides_of, values_of
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, of_results
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.validation.across import judged_across
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, RowRole, ValidatedClaim, ValidatedRow, ValidationOutcome
-from firsttouch.records.papers.claims import Iterations, PaperClaim, Untestable
+from firsttouch.records.papers.claims import Across, Iterations, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
@@ -177,6 +178,9 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) 
         return result
     result.application = test.experiment == APPLICATIONS
     try:
+        if isinstance(test, Across):
+            result.outcome, result.why = judged_across(test, claim, lambda each: _results_of(claim, each).records)
+            return result
         results = _results_of(claim, points)
     except UsageError as error:
         result.why = str(error)
