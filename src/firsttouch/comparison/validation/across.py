@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from firsttouch.base.units import format_number
 from firsttouch.comparison.papers.comparisons import compared
 from firsttouch.comparison.validation.points import PlatformPoints
-from firsttouch.comparison.validation.results import ValidationOutcome
+from firsttouch.comparison.validation.results import Shares, ValidationOutcome
 from firsttouch.model.platform import platform_of
 from firsttouch.records.papers.claims import Across, PaperClaim
 from firsttouch.records.schema import Record
@@ -16,8 +16,9 @@ RecordsOf = Callable[[PlatformPoints], Sequence[Record]]
 """The records of a claim's points on a platform. Raises UsageError."""
 
 
-def judged_across(test: Across, claim: PaperClaim, records_of: RecordsOf) -> tuple[ValidationOutcome, str]:
-    """Whether ratios are less on some platforms than on others, and the comparison that is closest to the contrary.
+def judged_across(test: Across, claim: PaperClaim, records_of: RecordsOf) -> tuple[ValidationOutcome, str, Shares]:
+    """Whether ratios are less on some platforms than on others, the comparison that is furthest from that, and how
+    many agree.
 
     Raises:
         UsageError: as records_of, or there is no such platform.
@@ -31,11 +32,12 @@ def judged_across(test: Across, claim: PaperClaim, records_of: RecordsOf) -> tup
         if (b := others.get(program))
     ]
     if not pairs:
-        return "not predicted", "no program has both points on each of the platforms"
+        return "not predicted", "no program has both points on each of the platforms", Shares(refused=1)
     agree = sum(ratio < 1 for ratio, _ in pairs)
     needed = {"all": len(pairs), "most": len(pairs) // 2 + 1, "some": 1}[claim.holds_for]
     said = f"{max(pairs)[1]}; {agree} of {len(pairs)} comparisons agree, {len(pairs) - agree} contradict"
-    return "right" if agree >= needed else "wrong", said
+    shares = Shares(right=agree / len(pairs), wrong=1 - agree / len(pairs))
+    return "right" if agree >= needed else "wrong", said, shares
 
 
 def _ratios(test: Across, records_of: RecordsOf, platform: str) -> Mapping[str, float]:
