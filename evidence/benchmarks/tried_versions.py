@@ -4,8 +4,9 @@
 
 PROGRAMS.json: a list of objects with name, command (with explicit copies) and, if others wrote any, versions: the
 command of each strategy. Prices of this machine are measured first. Then, of each program, `firsttouch try` runs as
-DIR/NAME/tried, with these strategies or those that the object names, and the program and its versions run alone, in
-rounds that go forwards and backwards in turn. DIR/tried.json has what came of all: what `try --json` printed, and the
+DIR/NAME/tried, with these strategies or those that the object names, and the program, the program under the library of
+try that changes nothing (`none`), and its versions run alone, in rounds that go forwards and backwards in turn.
+DIR/tried.json has what came of all: what `try --json` printed, and the
 seconds of each version. What is left over when the seconds are spent is left out, which is said. Needs a GPU.
 """
 
@@ -17,9 +18,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from firsttouch.advice.tried.findings import BASELINE
+from firsttouch.advice.tried.running import Runner
 
 PRICES = ("transfer", "migration", "allocation", "pagefault", "--device", "cuda:0", "--device", "cpu")
 FIRSTTOUCH = (sys.executable, "-m", "firsttouch.cli.main")
@@ -38,7 +42,9 @@ class Visit:
     def left(self) -> float:
         return self.end - time.monotonic()
 
-    def call(self, name: str, words: Sequence[object], limit: float) -> tuple[str, float] | None:
+    def call(
+        self, name: str, words: Sequence[object], limit: float, environment: Mapping[str, str] | None = None
+    ) -> tuple[str, float] | None:
         """What a program printed, and its seconds; None if it failed or no time was left."""
         if self.left < LEAST_SECONDS:
             print(f"{time.monotonic() - self.began:6.1f} s  {name}: no time is left", flush=True)
@@ -46,7 +52,7 @@ class Visit:
         start = time.monotonic()
         try:
             done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=min(limit, self.left),
-                                  env=self.environment, errors="replace", cwd=self.out)  # fmt: skip
+                                  env=environment or self.environment, errors="replace", cwd=self.out)  # fmt: skip
             code, text = done.returncode, done.stdout
             (self.out / f"{name}.log").write_text(f"{done.stdout}\n{done.stderr}")
         except subprocess.TimeoutExpired:
@@ -57,7 +63,9 @@ class Visit:
         return (text, took) if text or not code else None
 
     def program(self, about: dict[str, Any], rounds: int, prices: Path) -> dict[str, Any]:
-        name, versions = about["name"], {"explicit": about["command"], **about.get("versions", {})}
+        name, command = about["name"], about["command"]
+        versions = {"explicit": command, BASELINE: command, **about.get("versions", {})}
+        under_library = Runner(command, self.out, self.environment).environment(self.out, BASELINE)
         strategies = about.get("strategies") or [*dict.fromkeys((*USUAL, *about.get("versions", {})))]
         words = ["--strategy", ",".join(strategies), "--rounds", about.get("rounds", rounds), "--json"]
         if prices.exists():
@@ -67,7 +75,8 @@ class Visit:
         seconds: dict[str, list[float]] = {version: [] for version in versions}
         for number in range(about.get("rounds", rounds)):
             for version in list(versions)[:: 1 if number % 2 == 0 else -1]:
-                if run := self.call(f"run-{name}-{version}-{number}", versions[version], 60):
+                environment = under_library if version == BASELINE else None
+                if run := self.call(f"run-{name}-{version}-{number}", versions[version], 60, environment):
                     seconds[version].append(run[1])
         return {"tried": json.loads(told[0]) if told and told[0].startswith("{") else None, "seconds": seconds}
 

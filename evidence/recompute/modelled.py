@@ -20,6 +20,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
+from functools import cache
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -201,10 +202,100 @@ def in_place(validated: Sequence[ValidatedPlatform]) -> str:
     return f"{textwrap.fill(said, 120)}\n"
 
 
+UM_APPS = (
+    "black_scholes",
+    "gemm",
+    "conjugate_gradient",
+    "graph500_bfs",
+    "fft_conv_r2c",
+    "fft_conv_c2c",
+    "fft_conv_fused",
+    "fdtd3d",
+)
+"""The programs of the study of unified memory of 2019."""
+IN_MEMORY, ONE_STEP, EXCEEDING = (
+    "--size in-memory",
+    "--size in-memory --iterations 1",
+    "--size oversubscribed --allow-oversubscription",
+)
+
+
+@cache
+def gpu_seconds(model: str, application: str, strategy: str, options: str) -> float:
+    """The GPU time of a program of that study, as its paper guides the memory."""
+    call = f"app {application} --device model:{model} --strategy {strategy} --set placement=paper {options}"
+    (record,) = (r for r in records_of(shlex.split(call)) if r.factors.get("events") in (None, "off"))
+    return 1e-3 * float(record.counters["gpu_ms"])
+
+
+def older(validated: Sequence[ValidatedPlatform]) -> str:
+    """Figures of the study of 2019: what it states, what was predicted by the rules of release 515 with the faults of
+    H200s, and what is now.
+    """
+
+    def ratio(model: str, application: str, first: str, second: str, options: str) -> float:
+        return gpu_seconds(model, application, first, options) / gpu_seconds(model, application, second, options)
+
+    def saved(model: str, application: str = "fdtd3d") -> float:
+        return 1 - ratio(model, application, "managed+prefetch", "managed", IN_MEMORY)
+
+    def conv2(model: str) -> str:
+        return format_number(ratio(model, "fft_conv_fused", "managed", "explicit", ONE_STEP), 3)
+
+    def exceeding(strategy: str) -> str:
+        return quantity(gpu_seconds("p9-volta", "fdtd3d", strategy, EXCEEDING), "s")
+
+    on_pascal = f"{100 * saved('intel-pascal'):.0f} %"
+    more = sum(saved("intel-volta", application) > saved("p9-volta", application) for application in UM_APPS)
+    advised = ratio("p9-volta", "fdtd3d", "managed+advise", "managed", EXCEEDING)
+    rows = [
+        ["3", "Power 9", "conv2, managed to explicit", "14", "16.3", conv2("p9-volta")],
+        ["3", "Intel-Volta", "the same", "similar to Power 9", "11.6", conv2("intel-volta")],
+        ["3", "Intel-Pascal", "the same", "2 to 3", "2.33", conv2("intel-pascal")],
+        ["3", "Intel-Pascal", "fdtd3d, saved by prefetches", "up to 56 %", "34 %", on_pascal],
+        ["3", "Intel-Volta, Power 9", "programs of 8 that prefetches help more on Intel", "most", "0", str(more)],
+        ["6", "Power 9", "fdtd3d that exceeds GPU memory", "60.9 s", "5.13 s", exceeding("managed")],
+        ["6", "Power 9", "the same with prefetches", "45.3 s", "1.83 s", exceeding("managed+prefetch")],
+        ["6", "Power 9", "the same with advice, to none", "about 3", "1.11", format_number(advised, 2)],
+    ]
+    return table(["figure", "machine", "GPU time", "published", "predicted before", "now"], rows)
+
+
+def counters(validated: Sequence[ValidatedPlatform]) -> str:
+    """Figures of the study of Grace Hopper that rest on access counters: what it states, what was predicted when pages
+    moved as long as a kernel used them, and what is now.
+    """
+
+    def counter(call: str, name: str, strategy: str = "system") -> float:
+        words = f"app {call} --set placement=paper --strategy {strategy}"
+        (record,) = (r for r in records_of(shlex.split(words)) if r.factors.get("events") in (None, "off"))
+        return float(record.counters[name])
+
+    def srad(first: int, last: int, strategy: str = "system") -> str:
+        call = "srad --device model:gh200 --set rows=20000 --set cols=20000 --iterations 12"
+        times = [counter(call, f"iteration_{n - 1}_ms", strategy) for n in range(first, last + 1)]
+        return ", ".join(dict.fromkeys(format_number(ms, 3) for ms in times))
+
+    def compute(application: str, page: str) -> float:
+        return counter(f"{application} --device model:gh200@host.page={page} --size 4GiB", "phase_compute_ms")
+
+    faster = [name for name in ("bfs", "hotspot", "nw", "pathfinder") if compute(name, "4KiB") < compute(name, "64KiB")]
+    rows = [
+        ["10", "srad, iteration 1, ms", "the longest", "1,470", srad(1, 1)],
+        ["10", "iterations 2 to 4", "shorter; longer than managed", "18.6, 17.2, 15.6", srad(2, 4)],
+        ["10", "iterations 5 to 12", "settled, next to nothing across the link", "14.5 to 10.9", srad(5, 12)],
+        ["10", "iterations 2 to 12, managed", "", "8.86", srad(2, 12, "managed")],
+        ["7", "compute faster with 4 KiB", "bfs, hotspot, nw, pathfinder", "nw, pathfinder", ", ".join(faster)],
+    ]
+    return table(["figure", "what", "published", "predicted before", "now"], rows)
+
+
 FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {
     "platforms": platforms,
     "wrong": wrong,
     "in-place": in_place,
+    "older": older,
+    "counters": counters,
 }
 
 

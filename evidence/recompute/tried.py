@@ -44,7 +44,7 @@ def times(paths: Sequence[Path]) -> str:
         time = seconds_text(none.time) if none else ""
         rows.append(
             [
-                f"`{shlex.join([name_of(found), *found.command[1:]])}`",
+                _program(found),
                 f"{found.rounds}",
                 time,
                 *cells,
@@ -54,6 +54,10 @@ def times(paths: Sequence[Path]) -> str:
         )
     heads = ["program", "rounds", f"`{BASELINE}`", *(f"`{name}`" for name in strategies), "copies left out", "output"]
     return table(heads, rows)
+
+
+def _program(found: TryFindings) -> str:
+    return f"`{shlex.join([name_of(found), *found.command[1:]])}`"
 
 
 def _cell(row: TriedResult | None) -> str:
@@ -85,7 +89,7 @@ def _rows_beside(program: TriedProgram) -> list[list[str]]:
         predicted = "{:.2f} ({:.2f} to {:.2f})".format(*ends)
         inside = "yes" if strategy.is_inside else "no"
         rows.append(
-            [f"`{strategy.application}`", f"`{strategy.strategy}`", ratio_text(row) if row else "", predicted, inside]
+            [_program(program.findings), f"`{strategy.strategy}`", ratio_text(row) if row else "", predicted, inside]
         )
     return rows
 
@@ -108,15 +112,39 @@ def printed(paths: Sequence[Path]) -> str:
 
 def versions(paths: Sequence[Path]) -> str:
     """Beside what others wrote: multiples of the program as it is, of whole processes."""
-    (stored,) = (path for path in paths if not is_tried(path))
     tried = {name_of(found): found for found in map(read_findings, _sides(paths)[0])}
     rows = []
-    for name, seconds in json.loads((stored / "versions.json").read_text()).items():
-        own = median(seconds["explicit"])
-        for strategy in (strategy for strategy in seconds if strategy != "explicit"):
+    for name, seconds in _versions(paths).items():
+        own = median(seconds[_ALONE])
+        for strategy in (strategy for strategy in seconds if strategy not in (_ALONE, BASELINE)):
             row = tried[name].result(strategy)
             rows.append([f"`{name}`", f"`{strategy}`", f"{median(seconds[strategy]) / own:.2f}", _cell(row)])
     return table(["program", "strategy", "version of others", "tried"], rows)
+
+
+_ALONE = "explicit"
+"""In a file of versions: the program as it is, without the library."""
+
+
+def _versions(paths: Sequence[Path]) -> Mapping[str, Mapping[str, Sequence[float]]]:
+    """The seconds of each version of each program, by round."""
+    (stored,) = (path for path in paths if not is_tried(path))
+    found: Mapping[str, Mapping[str, Sequence[float]]] = json.loads((stored / "versions.json").read_text())
+    return found
+
+
+def unchanged(paths: Sequence[Path]) -> str:
+    """The program under the library that changes nothing, beside the program alone in the same rounds."""
+    by_program = [
+        [none / alone for none, alone in zip(seconds[BASELINE], seconds[_ALONE], strict=True)]
+        for seconds in _versions(paths).values()
+        if BASELINE in seconds
+    ]
+    ratios = [ratio for each in by_program for ratio in each]
+    return (
+        f"In {len(ratios)} rounds of {len(by_program)} programs, in which both alternated, it took "
+        f"{median(ratios):.2f} times as long in the median.\n"
+    )
 
 
 OF_TRIES: Mapping[str, Callable[[Sequence[Path]], str]] = {
@@ -125,4 +153,5 @@ OF_TRIES: Mapping[str, Callable[[Sequence[Path]], str]] = {
     "tried-judged": judged,
     "tried-lines": printed,
     "tried-versions": versions,
+    "tried-unchanged": unchanged,
 }

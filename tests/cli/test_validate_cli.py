@@ -135,7 +135,7 @@ def test_rows_of_a_file_are_held(tmp_path: Path, changes: dict[str, Any], ratio:
     ("changes", "said"),
     [
         ({"platform": "other"}, "mine.json:20:4: rows.0.platform: 'other' ... platforms"),
-        ({"velue": 1}, "rows.0.velue: unknown key"),
+        ({"velue": 1}, "rows.0.velue: unknown key (did you mean 'value'?); accepted: id, platform"),
         ({"value": {}}, "rows.0.value: expected"),
         ({"here": None}, "rows: ... no row ... 'here'"),
         (here(experiment="transfr"), "here.experiment: ... no experiment 'transfr' (did you mean 'transfer'?)"),

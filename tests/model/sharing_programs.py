@@ -11,11 +11,11 @@ from firsttouch.program.program import Access, Block, Launch, Program, Repeat
 SIZE = 1 << 30
 
 
-def program(writes_first: Agent, passes: int, ends_on: Agent | None = "cpu") -> Program:
+def program(writes_first: Agent, passes: int, ends_on: Agent | None = "cpu", spread: str = "") -> Program:
     """An agent writes a buffer, then kernels read and write it."""
     block = Block("data", SIZE, "inout", "both", starts_on=writes_first, ends_on=ends_on)
     write = Launch(writes_first, (Access(0, 0, SIZE, False, True),))
-    kernel = Launch("gpu", (Access(0, 0, SIZE, True, True),))
+    kernel = Launch("gpu", (Access(0, 0, SIZE, True, True, spread=spread),))
     return Program("passes", (block,), (write,), (Repeat(passes, (kernel,)),))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.model.rules import access_counters, ats, eviction, integrated, kfd, linux, thrashing
+from firsttouch.model.rules import access_counters, ats, eviction, integrated, linux, thrashing
 from firsttouch.model.rules.access_counters import MovedMemory, Translation
 from firsttouch.model.rules.releases import parse_release
 
@@ -29,7 +29,6 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("thrashing", "PIN_NS", 150_000_000, "UVM_PERF_THRASHING_PIN_DEFAULT (515.43.04 to 595.45.04)"),
     ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
     ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
-    ("kfd", "LARGEST_ORDER", 31, "amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)"),
 ]
 
 
@@ -70,6 +69,15 @@ def test_a_range_is_notified_by_its_accesses() -> None:
 
 
 @pytest.mark.parametrize(
+    ("present", "pages", "after"),
+    [(0, 32, 1), (1, 32, 2), (2, 32, 4), (4, 32, 8), (8, 32, 16), (16, 32, 32), (32, 32, 32), (5, 32, 8), (0, 1, 1)],
+)
+def test_a_notification_moves_a_page_and_what_the_tree_takes_along(present: int, pages: int, after: int) -> None:
+    """uvm_ats_faults.c, uvm_ats_service_access_counters (550.54.15)."""
+    assert access_counters.present_after(present, pages) == after
+
+
+@pytest.mark.parametrize(
     ("release", "lists"),
     [
         ("575.64.05", ("free", "unused", "used")),
@@ -83,32 +91,26 @@ def test_chunks_are_evicted_from_lists_in_order(release: str, lists: tuple[str, 
 
 
 @pytest.mark.parametrize(
-    ("accessed_by", "preferred", "counts_accesses", "counters_enabled", "kept"),
+    ("release", "accessed_by", "preferred", "counts_accesses", "counters_enabled", "kept"),
     [
-        (True, False, False, False, True),
-        (False, False, True, True, True),
-        (False, False, True, False, False),
-        (False, False, False, True, False),
-        (False, True, True, True, False),
-        (True, True, True, True, False),
+        ("595.45.04", True, False, False, False, True),
+        ("595.45.04", False, False, True, True, True),
+        ("515.43.04", False, False, True, True, True),
+        ("418.67", False, False, True, True, False),
+        ("418.67", True, False, True, True, True),
+        ("595.45.04", False, False, True, False, False),
+        ("595.45.04", False, False, False, True, False),
+        ("595.45.04", False, True, True, True, False),
+        ("595.45.04", True, True, True, True, False),
     ],
 )
 def test_evicted_pages_stay_mapped(
-    accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool, kept: bool
+    release: str, accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool, kept: bool
 ) -> None:
-    """uvm_va_block.c, uvm_va_block_evict_chunks, uvm_va_space_map_remote_on_eviction (595.45.04)."""
+    """uvm_va_block.c, uvm_va_block_evict_chunks, uvm_va_space_map_remote_on_eviction (515.43.04, 595.45.04)."""
     how = {"accessed_by": accessed_by, "preferred": preferred}
     how |= {"counts_accesses": counts_accesses, "counters_enabled": counters_enabled}
-    assert eviction.keeps_mapping(**how) == kept
-
-
-@pytest.mark.parametrize(
-    ("page", "count", "order"),
-    [(512, 512, 9), (512, 1024, 9), (1024, 1024, 10), (16, 512, 4), (16, 15, 3), (1, 512, 0), (0, 2**40, 31)],
-)
-def test_fragments_are_as_large_as_alignment_and_length_allow(page: int, count: int, order: int) -> None:
-    """amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)."""
-    assert kfd.fragment_order(page, count) == order
+    assert eviction.keeps_mapping(parse_release(release), **how) == kept
 
 
 @pytest.mark.parametrize(

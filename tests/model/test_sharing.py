@@ -55,24 +55,32 @@ def test_pages_stay_with_the_agent_that_touches_them_first(
     assert used(terms, REMOTE) == by_cpu
 
 
-@pytest.mark.parametrize(("rate", "remote"), [(0.02, 1.0), (0.04, 1.875), (0.08, 2.734)])
-def test_access_counters_move_pages_while_kernels_use_them(rate: float, remote: float) -> None:
-    """A pass takes 0.02 ns a byte: at 0.04, half of the pages move in the first pass, and of the rest in the second."""
-    terms = estimate(
-        program("cpu", 4, None), STRATEGIES["system"], TablePrices("gh200", {**RATES, "counter_moves": rate})
-    )
-    assert used(terms, across("malloc")) == pytest.approx(remote, rel=0.05)
+@pytest.mark.parametrize(("passes", "remote"), [(1, 1), (2, 1 + 31 / 32), (6, 161 / 32), (12, 161 / 32)])
+@pytest.mark.parametrize("rate", [0.02, 0.08])
+def test_access_counters_move_pages_behind_a_kernel_in_order(rate: float, passes: int, remote: float) -> None:
+    """A notification of each range in each pass: 1, 2, 4, 8, 16, and then all of its 32 pages are on the GPU."""
+    prices = TablePrices("gh200", {**RATES, "counter_moves": rate, "counter_service": 1e4})
+    terms = estimate(program("cpu", passes, None), STRATEGIES["system"], prices)
+    assert used(terms, across("malloc")) == pytest.approx(remote)
     assert used(terms, "access counters") <= 1
     assert [0 < term.low < term.ms for term in terms if "access counters" in term.what] == [True]
+
+
+@pytest.mark.parametrize(("rate", "remote"), [(0.02, 1.0), (0.04, 1.5), (0.08, 2.25)])
+def test_access_counters_move_pages_while_a_kernel_uses_them_in_no_order(rate: float, remote: float) -> None:
+    """A pass takes 0.02 ns a byte: at 0.04, half of the pages move in the first pass, and then all by the tree."""
+    prices = TablePrices("gh200", {**RATES, "counter_moves": rate})
+    terms = estimate(program("cpu", 4, None, spread="random"), STRATEGIES["system"], prices)
+    assert used(terms, across("malloc")) == pytest.approx(remote, rel=0.05)
 
 
 @pytest.mark.parametrize(("platform", "moved"), [("gh200", 1), ("h200-pcie", 0)])
 def test_registered_memory_stays_only_where_the_device_has_page_tables_of_its_own(platform: str, moved: float) -> None:
     """cuMemHostRegister of the CUDA driver API: by the host's page tables, nothing is locked, and pages are made."""
     rates = {**RATES, "counter_moves": 0.01, "allocation": 0.3}
-    terms = estimate(program("cpu", 4, None), STRATEGIES["registered"], TablePrices(platform, rates))
+    terms = estimate(program("cpu", 8, None), STRATEGIES["registered"], TablePrices(platform, rates))
     assert used(terms, "moved to the GPU") == moved
-    assert used(terms, across("registered")) == (1 if moved else 4)
+    assert used(terms, across("registered")) == (161 / 32 if moved else 8)
     assert used(terms, "allocate registered memory") == 1
     assert used(terms, "first touch") == 0
 
@@ -112,6 +120,28 @@ def test_uncached_memory_costs_each_agent_every_pass() -> None:
     uncached = {agent: used(terms, f"uncached memory by the {agent}") for agent in ("CPU", "GPU")}
     assert uncached == {"CPU": 2, "GPU": 5}
     assert used(terms, "caches written back") == 5
+
+
+@pytest.mark.parametrize(
+    ("slow", "passes", "ns"),
+    [
+        (0.1, 1, 0),  # as fast, and nothing is used twice
+        (0.1, 4, 3 * 0.1),  # what caches would have held is used again
+        (0.3, 1, 0.2),  # waits for translations
+        (0.3, 4, 4 * 0.2),
+    ],
+)
+def test_kernels_wait_for_translations_and_for_what_caches_do_not_hold(slow: float, passes: int, ns: float) -> None:
+    block = Block("data", SIZE, "inout", "both", starts_on="cpu", ends_on=None)
+    write = Launch("cpu", (Access(0, 0, SIZE, False, True),))
+    kernel = Launch("gpu", (Access(0, 0, SIZE, True, False, passes=passes),))
+    used_again = Program("again", (block,), (write,), (kernel,))
+    prices = TablePrices("tk1", {"slow_pass": slow, "usual_pass": 0.1, "allocation": 0})
+    waits = [
+        t for t in estimate(used_again, STRATEGIES["pinned"], prices) if t.what == "use of pinned memory by the GPU"
+    ]
+    assert sum(term.ms for term in waits) == pytest.approx(ns * SIZE * 1e-6)
+    assert all(term.low == 0 for term in waits)
 
 
 @pytest.mark.parametrize(("strategy", "faults", "remote"), [("managed", 1, 0), ("managed+advise", 0, 2)])

@@ -259,6 +259,14 @@ def test_a_program_that_becomes_another_after_its_use_of_the_gpu_is_not_tried(tr
     assert_states(found["error"]["message"], "several processes")
 
 
+def test_a_traced_run_knows_blocks_whose_callers_are_others_while_it_is_traced(tried_memory: Try) -> None:
+    found = tried_memory("calls_otherwise_traced")
+    assert pairs(found) == 2
+    for row in found["results"]:
+        assert row["traced"], row["strategy"]
+        assert row["traced"]["device_peak"] is not None
+
+
 @pytest.fixture
 def allocator(cuda: PlayedCuda, make_once: MakeOnce) -> Path:
     """A library with an allocator of its own."""
@@ -281,6 +289,17 @@ def test_arrays_of_a_library_that_is_loaded_and_unloaded_twice(cuda: PlayedCuda,
     found = tried_memory("plugin", arguments=(library,))
     assert pairs(found) == 2
     assert {row["status"] for row in rows(found).values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("name", "reason"), [("libcublas.so.13", "library"), ("libcublasters.so.13", None)])
+def test_a_block_of_a_library_of_the_vendor_stays_apart(
+    cuda: PlayedCuda, tried_memory: Try, tmp_path: Path, name: str, reason: str | None
+) -> None:
+    library = tmp_path / name
+    library.write_bytes(cuda.built(FIXTURES / "tried_memory.cpp", *TRIED_OPTIONS, "-shared", "-fPIC").read_bytes())
+    found = tried_memory("block_of_library", arguments=(library,))
+    assert {row["status"] for row in rows(found).values()} == ({"ok", "impossible"} if reason else {"ok"})
+    assert [row["reason"] for row in found["apart"]] == ([reason] if reason else [])
 
 
 def test_what_the_user_preloads_stays(cuda: PlayedCuda, tried_memory: Try) -> None:

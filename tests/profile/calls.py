@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import tests.calls
 
@@ -44,7 +45,7 @@ def start(
                 os.environ.clear()
                 os.environ.update(env)
             if not drawn:
-                firsttouch.engine.reporting.write_report = lambda *_: ""
+                firsttouch.engine.reporting.ProfilePage = MagicMock(**{"return_value.finish.return_value": ""})
             sys.stdin, sys.stdout, sys.stderr = (open(i, mode) for i, mode in enumerate(("r", "w", "w")))  # noqa: SIM115
             sys.argv = ["firsttouch", "profile", *arguments]
             firsttouch.cli.main.main()

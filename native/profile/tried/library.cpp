@@ -84,6 +84,8 @@ void read_plan(const char* path) {
             plan.filled->insert({device, device_ordinal});
         else if (sscanf(line, "query %d %llx", &back, &host) == 2)
             plan.queried->insert({host, back != 0 ? Side::device : Side::host});
+        else if (strcmp(line, "by size\n") == 0)
+            plan.is_by_size = true;
         else if (strcmp(line, "hip\n") == 0)
             plan.is_hip = true;
         else if (sscanf(line, "device %d", &plan.device) != 1)

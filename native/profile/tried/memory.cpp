@@ -94,6 +94,8 @@ Known known_now(std::uint64_t bytes, Role role) {
     const Inside inside;
     Known known{key_of_this_call(bytes, role), 0};
     if (known.key == 0) return known;
+    if (plan.is_by_size && (role == Role::block || role == Role::page_locked))
+        known.key = bytes << 1 | std::uint64_t{role == Role::page_locked};
     const TableLock lock;
     known.ordinal = table().ordinals[known.key]++;
     return known;
@@ -133,7 +135,8 @@ void add(const Block& block, Side side) {
         counts().device += block.bytes;
         counts().device_peak = std::max(counts().device_peak, counts().device);
     }
-    note("A %c %d %016llx %u %llu %llx %.9f\n", letter(side), added.number,
+    const char letter_of_role = side == Side::host && block.is_page_locked ? 'p' : letter(side);
+    note("A %c %d %016llx %u %llu %llx %.9f\n", letter_of_role, added.number,
          static_cast<unsigned long long>(block.known.key), block.known.ordinal,
          static_cast<unsigned long long>(block.bytes), static_cast<unsigned long long>(block.base), seconds());
 }

@@ -26,8 +26,9 @@ from firsttouch.profile.programs import help_text
 
 if TYPE_CHECKING:
     from firsttouch.advice.port.port_findings import PortFindings
+    from firsttouch.engine.reporting import ProfilePage
     from firsttouch.profile.gpu_sampler import GpuSampler
-    from firsttouch.profile.profiler import ProfileCall
+    from firsttouch.profile.profiler import ProfileCall, ProfileOutcome
 
 EVERY = 8
 """Of how many page faults one is sampled: enough to tell who touched each buffer first."""
@@ -183,13 +184,13 @@ def _command_line(
 def _profile(call: ProfileCall, gpus: GpuSampler, chosen: int | None, as_json: bool) -> int:
     """Profiles a program, and shows the findings. Returns its exit status."""
 
-    def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+    def show(outcome: ProfileOutcome, page: ProfilePage, as_json: bool) -> None:
         findings: list[PortFindings] = []
 
         def find() -> None:
-            findings.append(findings_in(directory, chosen, keep=True))
+            findings.append(findings_in(outcome.directory, chosen, keep=True))
 
-        summary, files = write_views(directory, failure, find)
+        summary, files = write_views(outcome, page, find)
         _show(findings[0], as_json, files[-1:], print_stderr, summary.rank)
 
     return carry_out(call, gpus, show, as_json, "port")

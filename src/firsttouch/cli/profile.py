@@ -22,8 +22,9 @@ from firsttouch.cli.output import print_error, print_failure, print_json, print_
 
 if TYPE_CHECKING:
     from firsttouch.base.outputs import Output
+    from firsttouch.engine.reporting import ProfilePage
     from firsttouch.profile.gpu_sampler import GpuSampler
-    from firsttouch.profile.profiler import ProfileCall
+    from firsttouch.profile.profiler import ProfileCall, ProfileOutcome
     from firsttouch.profile.sources import LayerSource
     from firsttouch.profile.summary import ProfileSummary
 
@@ -267,8 +268,8 @@ _ONE_TOOL = "CUPTI serves one tool: while it traces, a profiler within the progr
 _KEEPS_THEM = {"profile": "without --trace it does", "port": "under `firsttouch profile` without --trace it does"}
 """What a user of each command does to keep a program's own profile."""
 
-Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
-"""Shows a profile: of a call, in a directory; why it is not complete, if it is not; and whether as JSON."""
+Show: TypeAlias = "Callable[[ProfileOutcome, ProfilePage, bool], None]"
+"""Shows a profile whose page another process is about to draw; whether as JSON."""
 
 
 def launched_gpus(interval: float | None) -> GpuSampler:
@@ -287,6 +288,7 @@ def carry_out(call: ProfileCall, gpus: GpuSampler, show: Show, as_json: bool, co
     # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with signals_for_this_thread():
+        from firsttouch.engine.reporting import ProfilePage
         from firsttouch.machine.libraries import find_library
         from firsttouch.profile.foreseen import foreseen
         from firsttouch.profile.launch import NotStarted
@@ -299,19 +301,21 @@ def carry_out(call: ProfileCall, gpus: GpuSampler, show: Show, as_json: bool, co
             notes = [] if find_library("cuda").reason else [f"{_ONE_TOOL}; {_KEEPS_THEM[command]}"]
             for text in filter(None, [call.foreseen, *notes]):
                 print_stderr(f"firsttouch: {text}")
+    pages: list[ProfilePage] = []
     try:
         if call.exact:
             outcome = profile_twice(call, gpus, lambda text: print_stderr(f"firsttouch: {text}"))
         else:
-            outcome = profile(call, gpus)
+            outcome = profile(call, gpus, lambda directory: pages.append(ProfilePage(directory)))
     except NotStarted as error:
         print_failure(str(error), error.status, as_json, command)
         return error.status
     finally:
         gpus.stop()
     status = 0 if outcome.status is None else outcome.status
+    page = pages[0] if pages else ProfilePage(outcome.directory)
     try:
-        show(call, outcome.directory, outcome.failure, as_json)
+        show(outcome, page, as_json)
     except KeyboardInterrupt:
         print_failure(f"interrupted; firsttouch report {outcome.directory} draws the profile", status, as_json)
     except UsageError as error:
@@ -320,6 +324,8 @@ def carry_out(call: ProfileCall, gpus: GpuSampler, show: Show, as_json: bool, co
         reason = " ".join(str(error).split())
         again = f"firsttouch report {outcome.directory} draws the profile"
         print_failure(f"no summary: {type(error).__name__}: {reason:.200}; {again}", status, as_json)
+    finally:
+        page.drop()
     return status
 
 
@@ -368,40 +374,32 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
 
 
 def write_views(
-    directory: Path, failure: str, meanwhile: Callable[[], None] = lambda: None
+    outcome: ProfileOutcome, page: ProfilePage, meanwhile: Callable[[], None] = lambda: None
 ) -> tuple[ProfileSummary, list[str]]:
     """Writes the views of a profile. Returns its numbers, and the paths of what was written, or why it was not.
-
-    failure: why the profile is not complete, which is printed. meanwhile: is called while the page is drawn, by another
-    process, which takes the numbers that this one adds up.
+    meanwhile: is called while the page is drawn, with the numbers that this process adds up.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    if outcome.failure:
+        print_error(f"the profile is not complete: {outcome.failure}")
+    page.go_on()
+    from firsttouch.advice.link import link_speed
+    from firsttouch.profile.views import SUMMARY, TRACE, write
 
-    from firsttouch.engine.reporting import write_report
-
-    if failure:
-        print_error(f"the profile is not complete: {failure}")
-    awaited, written = map(os.fdopen, os.pipe(), ("rb", "wb"))
-    with awaited, ThreadPoolExecutor(1) as another:
-        drawn = another.submit(write_report, directory, awaited.fileno())
-        with written:
-            from firsttouch.advice.link import link_speed
-            from firsttouch.profile.views import SUMMARY, TRACE, write
-
-            summary, unwritten = write(directory, link_speed)
-            if not unwritten:
-                written.write(b"1")
-        meanwhile()
-        problem = unwritten or drawn.result()
+    directory = outcome.directory
+    summary, unwritten = write(directory, link_speed)
+    if not unwritten:
+        page.go_on()
+    meanwhile()
+    problem = unwritten or page.finish()
     files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
     return summary, [*files, f"firsttouch: {problem}" if problem else str(directory / "report.html")]
 
 
-def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+def _show(outcome: ProfileOutcome, page: ProfilePage, as_json: bool) -> None:
     """Writes the views of a profile, and prints the summary."""
     from firsttouch.cli.profiled import lines
 
-    summary, files = write_views(directory, failure)
+    summary, files = write_views(outcome, page)
     if as_json:
         print_json(summary)
     else:

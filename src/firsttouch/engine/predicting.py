@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import Unsupported
 from firsttouch.engine.filling import blank_record, failures_recorded, fill
-from firsttouch.records.schema import PredictedTerm
+from firsttouch.experiments.contract.contract import places_of
+from firsttouch.records.schema import Party, PredictedTerm
 from firsttouch.workers.protocol import Reply
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
         fill(record, measurement, follows=False)
         memory = measurement.memory
         record.terms = [_predicted_term(term) for term in measurement.terms]
+        ranks = places_of(experiment, job.point.factors, device)
+        record.parties = [Party(device=name, rank=rank) for rank, name in enumerate(ranks) if len(ranks) > 1]
     return Reply(state="done", record=record, memory=memory)
 
 

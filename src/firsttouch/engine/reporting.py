@@ -11,6 +11,7 @@ import resource
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from firsttouch.base.errors import UsageError
@@ -71,47 +72,96 @@ def page_or_reason(draw_page: Callable[[], Path]) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _written_paths(call: Sequence[object], stdin: int = subprocess.DEVNULL) -> list[Path]:
+def _written_paths(call: Sequence[object]) -> list[Path]:
     """The paths of what the process wrote."""
+    return _paths_of(_started(call, subprocess.DEVNULL))
+
+
+def _started(call: Sequence[object], stdin: int) -> subprocess.Popen[bytes]:
+    """The process that draws."""
     command = python_module("firsttouch.report", json.dumps(call))
-    streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]
-    except subprocess.TimeoutExpired:
-        raise NotDrawn(f"did not finish within {TIMEOUT:g} s") from None
+        return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         raise NotDrawn(f"its process could not be started: {error.strerror}") from error
-    if done.returncode == 0:
-        if not done.stdout:  # a module may have ended the process with os._exit
+
+
+def _paths_of(process: subprocess.Popen[bytes]) -> list[Path]:
+    """The paths of what the process wrote, when it has ended."""
+    try:
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise NotDrawn(f"did not finish within {TIMEOUT:g} s") from None
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode == 0:
+        if not stdout:  # a module may have ended the process with os._exit
             raise NotDrawn("its process ended before it was written")
-        return [Path(name) for name in json.loads(done.stdout)]
+        return [Path(name) for name in json.loads(stdout)]
     from firsttouch.base.units import format_size
     from firsttouch.workers.process import signal_name
     from firsttouch.workers.protocol import one_line
 
-    lines = done.stderr.decode(errors="replace").split("\n")
+    lines = stderr.decode(errors="replace").split("\n")
     last = one_line(next((line.strip() for line in reversed(lines) if line.strip()), ""))
-    if done.returncode == WRONG_CALL and last:
+    status = process.returncode
+    if status == WRONG_CALL and last:
         raise UsageError(last)
-    how = signal_name(-done.returncode) if done.returncode < 0 else f"exit status {done.returncode}"
+    how = signal_name(-status) if status < 0 else f"exit status {status}"
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if done.returncode < 0 and limit != resource.RLIM_INFINITY:
+    if status < 0 and limit != resource.RLIM_INFINITY:
         raise NotDrawn(f"its process ended by {how}, with at most {format_size(limit)} of address space (ulimit -v)")
-    raise NotDrawn(
-        last if done.returncode > 0 and last else f"its process ended by {how}{f' ({last})' if last else ''}"
-    )
+    raise NotDrawn(last if status > 0 and last else f"its process ended by {how}{f' ({last})' if last else ''}")
 
 
-def write_report(directory: Path, numbers: int | None = None) -> str:
-    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn.
+def write_report(directory: Path) -> str:
+    """Writes report.html into `directory`. Returns '', or one sentence that says why it was not drawn."""
+    return _problem(directory, lambda: _written_paths(_page_of(directory)))
 
-    numbers: of a profile whose numbers this process adds up meanwhile, the end of a pipe from which a byte can be read
-    when they are written, and nothing if they won't be.
-    """
-    asked = ["html", None, [str(directory)]]
+
+def _page_of(directory: Path) -> list[object]:
+    return ["html", None, [str(directory)]]
+
+
+def _problem(directory: Path, draw_page: Callable[[], object]) -> str:
+    """Why a page was not drawn, '' if it was."""
     try:
-        _written_paths(asked) if numbers is None else _written_paths([*asked, True], numbers)
+        draw_page()
     except (UsageError, NotDrawn) as error:
         call = shlex.join(["firsttouch", "report", str(directory)])
         return f"the report was not drawn: {error}; {call} draws it"
     return ""
+
+
+class ProfilePage:
+    """A process that draws the page of a profile while this one writes the profile's end and adds up its numbers. It
+    loads its modules at once.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._problem = _problem(directory, self._start)
+
+    def _start(self) -> None:
+        self._process = _started([*_page_of(self._directory), True], subprocess.PIPE)
+
+    def go_on(self) -> None:
+        """Says that the profile is complete, and the second time, that its numbers are written."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # it has ended
+                self._process.stdin.write(b"1")
+                self._process.stdin.flush()
+
+    def finish(self) -> str:
+        """Waits for the page. Returns as `write_report`."""
+        process, self._process = self._process, None
+        return self._problem or _problem(self._directory, lambda: process and _paths_of(process))
+
+    def drop(self) -> None:
+        """Ends the process, if `finish` was not called."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from firsttouch import _core
+from firsttouch.base.errors import NotModelled
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.base import (
     Candidate,
@@ -23,6 +24,7 @@ from firsttouch.experiments.contract.base import (
 )
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
 from firsttouch.experiments.contract.rank_interfaces import (
     MPI_STAGED,
@@ -43,6 +45,8 @@ from firsttouch.experiments.views.ranking import not_told_apart, overlapping
 from firsttouch.machine.allocators.properties import main_allocator
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
+from firsttouch.model.micro import collectives
+from firsttouch.model.platform import Platform
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Line
 from firsttouch.records.findings import Claim, Finding, counter, extremes, finding, number
@@ -73,6 +77,10 @@ class Shape(NamedTuple):
         """The numbers in a block if the larger buffer has at most `size` bytes, but at least one."""
         blocks = ranks if self.source or self.target else 1
         return max(1, size // NUMBER // blocks)
+
+    def larger(self, block: int, ranks: int) -> int:
+        """The bytes of the larger buffer."""
+        return block * NUMBER * (ranks if self.source or self.target else 1)
 
 
 def _share(ranks: int) -> float:
@@ -246,10 +254,29 @@ class Collective(Experiment):
                 for rank, member in enumerate(members)
                 for side, buffer in zip(SIDES, member[2:4], strict=True)
             ]
-            counters = _rates(outcome, shape, block, ranks) if outcome.samples else {}
+            counters = _rates(outcome.counters["interval_us"], shape, block, ranks) if outcome.samples else {}
             return Measurement.of(
                 outcome, buffers=buffers, counters=counters, verified_why=_describe_wrong_devices(outcome, devices)
             )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        device, shape, ranks = device_of(point, platform), OPERATIONS[point.text(OPERATION)], point.count(RANKS)
+        if not 1 < ranks <= len(devices_of(device)):
+            raise NotModelled("ranks without a device each, and one that is alone")
+        usual_only(point, processes=EACH)
+        block = shape.block(point.size("size"), ranks)
+        answer = collectives.collective(
+            platform,
+            device,
+            operation=point.text(OPERATION),
+            interface=point.text(INTERFACE),
+            ranks=ranks,
+            allocator=point.text(ALLOCATOR),
+            nbytes=shape.larger(block, ranks),
+        )
+        measurement = predicted(answer)
+        measurement.counters |= _rates(float(str(answer.counters["interval_us"])), shape, block, ranks)
+        return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         findings = []
@@ -272,10 +299,10 @@ def _describe_wrong_devices(outcome: _core.CollectiveOutcome, devices: Sequence[
     return "; ".join(f"rank {rank} ({devices[rank].name}) received wrong data" for rank in wrong)
 
 
-def _rates(outcome: _core.Outcome, shape: Shape, block: int, ranks: int) -> dict[str, Scalar]:
+def _rates(interval_us: float, shape: Shape, block: int, ranks: int) -> dict[str, Scalar]:
     """What follows from the interval: bandwidths in GB/s, and the bytes that count."""
-    size = block * NUMBER * (ranks if shape.source or shape.target else 1)
-    algorithm = size / outcome.counters["interval_us"] * 1e-3
+    size = shape.larger(block, ranks)
+    algorithm = size / interval_us * 1e-3
     whole = shape.source and not shape.target  # OSU counts what a rank contributes, but of all-to-all one block
     rates: dict[str, Scalar] = {
         "bytes": size, "block_bytes": size if whole else block * NUMBER, "algorithm_gbs": algorithm

@@ -9,9 +9,11 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
+from firsttouch.base.errors import NotModelled
 from firsttouch.experiments.contract.base import Factor, Meaningless, Measurement, Point, RankRules, WorkerRules
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.meanings import INTERFACES, WAYS
+from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.pairs import (
     PairExperiment,
     entries_of,
@@ -54,6 +56,8 @@ from firsttouch.experiments.views.pairs import (
 from firsttouch.machine.allocators.properties import is_device_side
 from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
+from firsttouch.model.micro import messages
+from firsttouch.model.platform import Platform
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Heat, Line
 from firsttouch.records.findings import Claim, Finding, extremes, finding, number
@@ -187,6 +191,23 @@ class P2pMessage(PairExperiment):
             return measurement
         link = session.info.peer(owner(point.factors, point.device))
         return replace(measurement, counters={**measurement.counters, **ways(0.0, median(measurement.samples), link)})
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        if point[PEER] == SELF:
+            raise NotModelled("messages of two processes with one device")
+        device = device_of(point, platform)
+        answer = messages.message(
+            platform,
+            device,
+            interface=point.text(INTERFACE),
+            source=point.text("source"),
+            target=point.text("target"),
+            route=point.text("route"),
+            nbytes=point.size("size"),
+        )
+        measurement = predicted(answer)
+        measurement.counters |= ways(0.0, answer.value, device.peer(point.text(PEER)))
+        return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         between = [r for r in records if len(r.parties) > 1]

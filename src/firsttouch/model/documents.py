@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
+from msgspec.inspect import DictType, ListType, LiteralType, StructType, Type, UnionType, type_info
 
 from firsttouch.base.encoding import valid_text
-from firsttouch.base.errors import UsageError
+from firsttouch.base.errors import UsageError, did_you_mean
 from firsttouch.base.files import open_regular
 
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -106,14 +107,45 @@ def _duplicate_keys(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[t
         yield from _duplicate_keys(member, (*place, key))
 
 
-def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[JsonPath, str]:
-    """The place and the text of an error of msgspec, whose message ends with '- at `$.a[0].b`'."""
+def place_of(error: msgspec.ValidationError, kind: type[Any]) -> tuple[JsonPath, str]:
+    """The place and the text of an error of msgspec, whose message ends with '- at `$.a[0].b`', with the keys or words
+    that are accepted there. kind: what was converted to.
+    """
     text, _, path = str(error).partition(" - at `$")
     steps = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]`]+", path)]
     text = (text[:1].lower() + text[1:]).replace("`", "'")
+    types = _types_at(kind, steps)
     if unknown := re.fullmatch(r"object contains unknown field '(.*)'", text):
-        return (*above, *steps, unknown[1]), "unknown key"
-    return (*above, *steps), text
+        keys = [field.encode_name for each in types if isinstance(each, StructType) for field in each.fields]
+        return (*steps, unknown[1]), unknown_key(unknown[1], keys)
+    words = [str(word) for each in types if isinstance(each, LiteralType) for word in each.values]
+    return steps, f"{text}; accepted: {', '.join(words)}" if words else text
+
+
+def unknown_key(key: str, accepted: Collection[str]) -> str:
+    """What is wrong with a key that an object does not have."""
+    return f"unknown key{did_you_mean(key, accepted)}; accepted: {', '.join(accepted)}"
+
+
+def _types_at(kind: type[Any], steps: JsonPath) -> Sequence[Type]:
+    """The types that a value at a place may have."""
+    types = _alternatives(type_info(kind))
+    for step in steps:
+        types = [inner for each in types for member in _members(each, step) for inner in _alternatives(member)]
+    return types
+
+
+def _alternatives(one: Type) -> Sequence[Type]:
+    return one.types if isinstance(one, UnionType) else (one,)
+
+
+def _members(one: Type, step: str | int) -> Sequence[Type]:
+    """The type of a member of an object or list; none if there is no such member."""
+    if isinstance(one, StructType):
+        return [field.type for field in one.fields if field.encode_name == step]
+    if isinstance(one, ListType):
+        return [one.item_type]
+    return [one.value_type] if isinstance(one, DictType) else []
 
 
 def position(text: str, place: JsonPath) -> tuple[int, int]:

@@ -270,6 +270,7 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
     """
     counted = kind.maps_evicted
     keeps = keeps_mapping(
+        kind.release,
         accessed_by="gpu" in kind.policy.accessed_by,
         preferred=kind.policy.preferred == "gpu",
         counts_accesses=counted,

@@ -100,6 +100,7 @@ _PLACES = {
     "kernel": "copy|scale|add|triad|read|write",
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
+    "library": "mpi|xccl",
 }
 """The regular expressions for the words in angle brackets of a pattern."""
 
@@ -216,6 +217,9 @@ PARAMETERS: Sequence[Parameter] = (
     _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
     _P("peer.copy.<engine>.<allocator>.gpu_touched", "price", "the same, of memory that the GPU touched first"),
     _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
+    _P("message.start.<library>", "time", "one short message alone between two ranks of a host", 0, 1e9),
+    _P("message.queued", "ratio", "part of that start which one of several queued messages takes", 0, 1),
+    _P("message.direct_from", "size", "messages of device memory up to which an MPI goes through the host", 0, 2**40),
     _P(KERNELS, "word", "directory of runs that say what applications' kernels take, not this program's records"),
     _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),
     _P("driver.release", "word", "release of the driver"),
@@ -237,7 +241,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("kfd.minor", "frequency", "pages that faults of the GPU map and the CPU made", 1e-9, 1),
     _P("kfd.window", "time", "fault that moves 2 MiB between the memories, without its bytes", 0, 1e9),
     _P("kfd.call", "time", "call that allocates memory at once, without its pages", 0, 1e9),
-    _P("fragment.<allocator>", "size", "aligned memory whose pages follow each other in physical memory", 4096, 2**43),
+    _P("fragment.<allocator>", "size", "bytes of one translation of the GPU, on average", 4096, 2**43),
     _P("device.walk", "time", "what one translation that misses adds to a kernel that streams", 0, 1e6),
     _P("device.coherence", "word", "how caches of CPU and GPU agree on one memory", words=["none", "bus", "full"]),
     _P("uncached.<agent>", "price", "pass over memory that caches do not hold, beyond one over memory that they do"),
@@ -271,6 +275,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("exchange_updates.<allocator>", "count", "updates by atomics in each turn of these turns"),
     _P("uvm.batch", "time", "a batch of faults, beside its services", 0, 1e9),
     _P("uvm.service", "time", "one service of a GPU's faults in a block, without copies", 0, 1e9),
+    _P("uvm.touch", "time", "one service that makes new pages for a GPU; as uvm.service if there is none", 0, 1e9),
     _P("uvm.map", "time", "one service of a GPU's faults that maps pages where they are", 0, 1e9),
     _P("uvm.copy", "time", "one copy by the driver for a fault, without its bytes", 0, 1e9),
     _P("uvm.cpu_fault", "time", "one CPU fault on managed memory among those of all threads, without bytes", 0, 1e9),

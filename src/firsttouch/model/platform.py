@@ -13,6 +13,7 @@ import msgspec
 from firsttouch import __version__
 from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.machine.backends import MODEL
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.costs import PlatformValue, Price
 from firsttouch.model.parameters import PARAMETERS, names_like, parameter
 from firsttouch.model.platform_files import Description, describe, device_info, merged, peer_info, platform_names
@@ -42,7 +43,7 @@ class Platform:
     """A machine of a file.
 
     name: of the program's platform, or the path of the file. given: the values that the call changed. factors: those of
-    the point that it is for, which decide about its `when`.
+    the point that it is for, which decide about its `when`: switches.
     """
 
     name: str
@@ -92,8 +93,16 @@ class Platform:
         return replace(self, description=description or self.description, given={})
 
     def under(self, factors: Mapping[str, Scalar]) -> Platform:
-        """The platform for a point with these factors."""
-        return replace(self, factors={**self.factors, **factors})
+        """The platform for a point with these factors, of which switches decide."""
+        decisive = {name: value for name, value in {**self.factors, **factors}.items() if name in SWITCHES}
+        key = tuple(sorted(decisive.items()))
+        if key not in self._variants:
+            self._variants[key] = replace(self, factors=decisive)
+        return self._variants[key]
+
+    @cached_property
+    def _variants(self) -> dict[tuple[tuple[str, Scalar], ...], Platform]:
+        return {}
 
     # ------------------------------------------------------------------------------------------------ values
 

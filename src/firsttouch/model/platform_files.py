@@ -20,7 +20,7 @@ import msgspec
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError, did_you_mean
 from firsttouch.machine.switches import SWITCHES
-from firsttouch.model.documents import JsonFile, place_of
+from firsttouch.model.documents import JsonFile, place_of, unknown_key
 from firsttouch.model.parameters import parameter
 from firsttouch.model.values import Value, WrongValue, parse_value, read_value
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer, Scalar
@@ -30,8 +30,10 @@ DEEPEST = 4
 _FOLDER = Path(str(files("firsttouch.model") / "platforms"))
 COMMON = _FOLDER / "common"
 """Has what several platforms of the program have in common."""
-_OWN_KEYS = ("name", "peers", "available", "reason", "environment")
-"""Fields of a device that a file does not state, since they follow from the machine and the call."""
+_OWN_DEVICE_FIELDS = ("name", "peers", "available", "reason", "environment", "modelled")
+_OWN_ALLOCATOR_FIELDS = ("name", "verified")
+"""Fields of a device and of an allocator that a file does not state, since they follow from the machine and the call.
+"""
 
 
 class PlatformPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -117,10 +119,12 @@ def _own(name: str) -> Description:
 def _path(name: str) -> Path:
     if "/" in name or name.endswith(".json"):
         return Path(name)
+    raise UsageError(_unknown_platform(name))
+
+
+def _unknown_platform(name: str) -> str:
     names = platform_names()
-    raise UsageError(
-        f"unknown platform '{name}'{did_you_mean(name, names)}; accepted: {', '.join(names)}, or the path of a file"
-    )
+    return f"unknown platform '{name}'{did_you_mean(name, names)}; accepted: {', '.join(names)}, or the path of a file"
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -133,41 +137,39 @@ def merged(base: Any, change: Any) -> Any:
 
 def device_info(fields: Mapping[str, Any]) -> DeviceInfo:
     """The description of a device from that of a file, which has the allocators by name. Raises WrongValue."""
-    for name in _OWN_KEYS:
-        if name in fields:
-            raise WrongValue("unknown key", name)
     entries = fields.get("allocators", {})
     if not isinstance(entries, Mapping):
         raise WrongValue("expected an object with the allocators by name", "allocators")
     plain = {name: value for name, value in fields.items() if name not in ("allocators", "capabilities")}
-    device: DeviceInfo = _part(plain, DeviceInfo, name="", kind="")
+    device: DeviceInfo = _part(plain, DeviceInfo, without=_OWN_DEVICE_FIELDS, name="", kind="")
     return msgspec.structs.replace(
         device,
         capabilities=_part(fields.get("capabilities", {}), DeviceCapabilities, "capabilities"),
         allocators=[
-            _part(entry, AllocatorInfo, "allocators", name, name=name, available=True)
+            _part(entry, AllocatorInfo, "allocators", name, without=_OWN_ALLOCATOR_FIELDS, name=name, available=True)
             for name, entry in entries.items()
         ],
     )
 
 
-def _part(raw: Any, kind: type[Any], /, *steps: str, **defaults: Any) -> Any:
-    """A part of a device, of which no field is unknown."""
+def _part(raw: Any, kind: type[Any], /, *steps: str, without: Sequence[str] = (), **defaults: Any) -> Any:
+    """A part of a device, of which no key is unknown. without: the fields that a file does not state."""
     if not isinstance(raw, Mapping):
         raise WrongValue("expected an object", *steps)
+    accepted = [field for field in kind.__struct_fields__ if field not in without]
     for field in raw:
-        if field not in kind.__struct_fields__:
-            raise WrongValue(f"unknown key{did_you_mean(field, kind.__struct_fields__)}", *steps, field)
+        if field not in accepted:
+            raise WrongValue(unknown_key(field, accepted), *steps, field)
     try:
         return msgspec.convert({**defaults, **raw}, kind)
     except msgspec.ValidationError as error:
-        inner, text = place_of(error)
+        inner, text = place_of(error, kind)
         raise WrongValue(text, *steps, *inner) from None
 
 
 def peer_info(fields: Mapping[str, Any], name: str) -> Peer:
     """A device as the others of its kind see it. Raises WrongValue."""
-    peer: Peer = _part(fields, Peer, name=name)
+    peer: Peer = _part(fields, Peer, without=("name",), name=name)
     return peer
 
 
@@ -179,7 +181,7 @@ def _load(name: str, path: Path, above: Sequence[Path]) -> Description:
     try:
         file = msgspec.convert(json_file.value, PlatformFile)
     except msgspec.ValidationError as error:
-        json_file.fail(*place_of(error))
+        json_file.fail(*place_of(error, PlatformFile))
     return _Loader(name, json_file, file, _base(file, json_file, path, above)).description()
 
 
@@ -196,8 +198,7 @@ def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[P
     elif "/" in file.extends or file.extends.endswith(".json"):
         base = path.parent / file.extends
     else:
-        near = did_you_mean(file.extends, platform_names())
-        json_file.fail(("extends",), f"unknown platform '{file.extends}'{near}")
+        json_file.fail(("extends",), _unknown_platform(file.extends))
     chain = [*above, path.resolve()]
     if base.resolve() in chain:
         json_file.fail(("extends",), f"'{file.extends}' extends this file in turn, in a circle")

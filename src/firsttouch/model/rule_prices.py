@@ -220,6 +220,12 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
     return platform.curve("ats.counter_moves")
 
 
+def _counter_service(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """A notification is served as a fault of a window is (uvm_ats_faults.c)."""
+    service = platform.quantity("ats.service")
+    return Price((1.0, ALWAYS), (_time(service), _time(service)), (service.ground,))
+
+
 def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
     """The kind of memory that an integrated chip takes an allocator's for."""
     if needs_mapping(entry) or memory_of(entry) == "device":
@@ -247,22 +253,16 @@ def _cache_flush(platform: Platform, device: DeviceInfo, allocator: str) -> Pric
 
 
 def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, *kernel: str) -> Price | None:
-    """A kernel that streams waits for a walk of the page table at each translation. A translation covers more bytes the
-    longer the runs of pages that follow each other in memory are.
+    """A kernel that streams waits for a walk of the page table at each translation, which covers an aligned run of
+    pages that follow each other in memory (amdgpu_vm_pt.c, amdgpu_vm_pte_fragment).
     """
     name = f"fragment.{allocator}"
     if agent != "gpu" or not platform.has(name):
         return None
     run, walk, rate = (platform.quantity(n) for n in (name, "device.walk", "device.bandwidth"))
     ends = ((run.value, walk.value, rate.value), (run.high, walk.low, rate.high), (run.low, walk.high, rate.low))
-    times = [1 / r + w / _translation_bytes(int(n)) for n, w, r in ends]
+    times = [1 / r + w / n for n, w, r in ends]
     return Price((0.0, 1.0), (Time(), Time(*times)), (run.ground, walk.ground, rate.ground))
-
-
-def _translation_bytes(run: int) -> int:
-    """The bytes of one translation, in memory with aligned runs of so many bytes."""
-    pages = run // kfd.PAGE_BYTES
-    return kfd.PAGE_BYTES << kfd.fragment_order(pages, pages)
 
 
 def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
@@ -303,6 +303,7 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "remote": _remote,
     "cpu_remote": _cpu_remote,
     "counter_moves": _counter_moves,
+    "counter_service": _counter_service,
     "uncached": _uncached,
     "cache_flush": _cache_flush,
     "stream": _stream,

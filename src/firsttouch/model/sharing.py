@@ -13,7 +13,7 @@ from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.moving import REMOTE, Moving
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
-from firsttouch.model.rules.access_counters import RANGE_BYTES, notifications
+from firsttouch.model.rules.access_counters import NAMED_BYTES, RANGE_BYTES, notifications, present_after
 from firsttouch.program import steps
 from firsttouch.program.program import Launch, Program
 from firsttouch.program.ranges import Ranges
@@ -21,6 +21,8 @@ from firsttouch.program.replay import Prepared
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
 
+WORD = 4
+"""The least bytes that a thread's access uses."""
 LINE_BYTES = 128
 """The bytes that one access of a GPU moves across the link."""
 MAPPING = "faults of the GPU on pages that are there and not in its page table"
@@ -98,38 +100,45 @@ class OneMemoryPricing(InPlace):
             nbytes = (step.end - step.start) * self.access.passes
             self._add(f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
 
-    def _add(self, what: str, price: Price, nbytes: float) -> None:
+    def _add(self, what: str, price: Price, nbytes: float, time: Time | None = None) -> None:
         """Add a term, unless it takes no time."""
-        if price.of(nbytes).high:
-            self.terms.add(self.phase, what, price, nbytes)
+        if (price.of(nbytes) if time is None else time).high:
+            self.terms.add(self.phase, what, price, nbytes, time)
 
     def _use_slow_memory(self, step: steps.Use) -> None:
-        """Kernels wait for memory that they use more slowly than the device's usual memory. Without the times of
-        kernels, only what that takes beyond usual memory.
+        """Kernels take longer than in the device's usual memory, because they wait for translations and for coherence,
+        or because caches do not hold what they use again. Other threads may hide it all (Vesely et al., ISPASS 2016).
         """
-        nbytes = (step.end - step.start) * self.access.passes
         try:
-            price, usual = self.prices["slow_pass", self.strategy.allocator], self.prices["usual_pass"]
+            slow, usual = self.prices["slow_pass", self.strategy.allocator], self.prices["usual_pass"]
         except Unmeasured:
             return
+        once, nbytes = step.end - step.start, (step.end - step.start) * self.access.passes
         parts = self.computing.crossing(self.access) if self.computing else None
-        value, low, high = (price.of(nbytes * part) for part in parts or (1.0, 1.0, 1.0))
-        time = Time(value.value, low.low, high.high)
-        if self.computing:
-            self.crossed += time
-        else:
-            beyond = time.beyond(usual.of(nbytes))
-            time = Time(beyond.value, 0.0, beyond.high)
-        self.terms.add(self.phase, f"use of {self.strategy.allocator} memory by the GPU", price, nbytes, time)
+        value, _, most = (self._longer(slow, usual, once, nbytes * part) for part in parts or (1.0, 1.0, 1.0))
+        time = Time(value.value, 0.0, most.high)
+        self._add(f"use of {self.strategy.allocator} memory by the GPU", slow, nbytes, time)
+
+    def _longer(self, slow: Price, usual: Price, once: int, nbytes: float) -> Time:
+        """What uses take beyond those of usual memory. An access moves a line at most, whatever a profile of a short
+        kernel says. What is not slower is not cached: usual memory moves the same bytes once.
+        """
+        moved = min(nbytes, once * max(1.0, self.access.passes) * self._words_of_line)
+        in_usual = moved if slow.of(moved).value > usual.of(moved).value else min(moved, once)
+        return slow.of(moved).beyond(usual.of(in_usual))
+
+    @property
+    def _words_of_line(self) -> float:
+        return (as_number(self.device.facts.get("line_bytes")) or LINE_BYTES) / WORD
 
 
 class FirstTouchPricing(InPlace):
     """Memory of the host's page tables, which a GPU with memory of its own uses too: a page is in the memory of the
     agent that touched it first, and the other agent uses it across the link. Access counters may move it to the GPU.
 
-    on_gpu: the bytes of each buffer whose pages are in the GPU's memory. Where that has no room, pages are made in the
-    host's (populate_on_cpu_alloc_failures in uvm_ats_faults.c), and nothing leaves it. capacity: bytes of it that these
-    pages and the device's arrays may have; None: all.
+    on_gpu: the bytes of each buffer whose pages are in the GPU's memory; counted: those that counters moved there.
+    Where it has no room, pages are made in the host's (populate_on_cpu_alloc_failures in uvm_ats_faults.c), and nothing
+    leaves it. capacity: bytes of it that these pages and the device's arrays may have; None: all.
     """
 
     def __init__(
@@ -147,8 +156,8 @@ class FirstTouchPricing(InPlace):
         self._capacity = all_bytes if capacity is None else float(capacity)
         self._arrays = 0
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
-        self.on_gpu = [Ranges() for _ in program.blocks]
-        self.page_maps.append(self.on_gpu)
+        self.on_gpu, self.counted = ([Ranges() for _ in program.blocks] for _ in range(2))
+        self.page_maps += [self.on_gpu, self.counted]
 
     def allocate(self, step: steps.Allocate) -> None:
         super().allocate(step)
@@ -158,6 +167,7 @@ class FirstTouchPricing(InPlace):
         super().free(step)
         self._arrays -= self._on_device(step)
         self.on_gpu[step.buffer].clear()
+        self.counted[step.buffer].clear()
 
     def _on_device(self, step: steps.Allocate | steps.Free) -> int:
         entry = self.device.allocator(step.allocator)
@@ -191,13 +201,15 @@ class FirstTouchPricing(InPlace):
                 fits = min(gap_last, gap_first + self._room())
                 on_gpu.add(gap_first, fits)
                 on_cpu.add(fits, gap_last)
-        for first, last in on_cpu.common(step.start, step.end):
-            during = self.use_across_the_link(step._replace(start=first, end=last))
-            self._count(step.buffer, first, last, during)
+        remote, during = on_cpu.common(step.start, step.end), Time()
+        for first, last in remote:
+            during += self.use_across_the_link(step._replace(start=first, end=last))
+        if remote:
+            self._count(step, remote, during)
 
-    def _count(self, buffer: int, start: int, end: int, during: Time) -> None:
-        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. A page that is
-        being moved is mapped by neither agent, so that the kernel waits; at least, the bytes cross the link once more.
+    def _count(self, step: steps.Use, remote: Sequence[tuple[int, int]], during: Time) -> None:
+        """Move pages whose accesses were counted to the GPU. A page that is being moved is mapped by neither agent, so
+        that the kernel waits; at least, the bytes cross the link once more.
         """
         passes, part = self.access.passes, 1.0
         if not self.access.spread:  # what a launch does not use of a range is left out as a whole
@@ -208,20 +220,27 @@ class FirstTouchPricing(InPlace):
             moves = self.prices["counter_moves", self.strategy.allocator]
         except Unmeasured:
             return
-        used = int((end - start) * part)
-        whole, last = moves.of(used), start + used
-        if during.value < whole.value:
-            last = start + int(used * during.value / whole.value)
-        if last < end:
-            last = last // self.page * self.page
-        last = min(last, start + self._room())
-        if last > start:
-            self.present[buffer].remove(start, last)
-            self.on_gpu[buffer].add(start, last)
-            across = self.prices["remote", "h2d", self.strategy.allocator].of(last - start)
-            time = moves.of(last - start)
+        buffer, there = step.buffer, sum(last - first for first, last in remote)
+        counted = self.counted[buffer].bytes_in(step.start, step.end)
+        share = _notified(counted / (counted + there))
+        most = int(share * (counted + there)) - counted
+        if self.access.spread and (whole := moves.of(there)).value > 0:  # further notifications while the kernel runs
+            most = max(most, int(there * min(1.0, during.value / whole.value)))
+        left = moved = min(int(most * part), there, self._room())
+        for first, last in remote:
+            last = min(last, first + left)
+            self.present[buffer].remove(first, last)
+            self.on_gpu[buffer].add(first, last)
+            self.counted[buffer].add(first, last)
+            left -= last - first
+        if moved:
+            across = self.prices["remote", "h2d", self.strategy.allocator].of(moved)
+            time = moves.of(moved)
+            with suppress(Unmeasured):
+                service = self.prices["counter_service", self.strategy.allocator].of(1)
+                time += service.times((counted + there) * part / RANGE_BYTES)
             time = Time(time.value, min(across.low, time.low), time.high)
-            self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, time)
+            self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, moved, time)
 
     def free_placed(self, step: steps.Free) -> None:
         if self.is_up_front(step):
@@ -236,6 +255,12 @@ class FirstTouchPricing(InPlace):
         """The bytes of a use, rounded to whole pages."""
         nbytes = self.program.blocks[step.buffer].nbytes
         return step.start // self.page * self.page, min(nbytes, -(-step.end // self.page) * self.page)
+
+
+def _notified(share: float) -> float:
+    """The share of each range that the GPU has after one more notification of it."""
+    pages = RANGE_BYTES // NAMED_BYTES
+    return present_after(round(share * pages), pages) / pages
 
 
 def moves(entry: AllocatorInfo, device: DeviceInfo) -> bool:

@@ -76,8 +76,9 @@ class _Rates:
 
     def by_gpu(self, counts: Counts) -> Time:
         """What a kernel's faults take: those that map what stays where it is take less than those that bring pages."""
+        makes_only = counts.new_gpu and not counts.to_gpu and self.platform.has("uvm.touch")
         brings = counts.to_gpu or counts.new_gpu
-        time = self.times("uvm.service" if brings else "uvm.map", counts.services)
+        time = self.times("uvm.touch" if makes_only else "uvm.service" if brings else "uvm.map", counts.services)
         if counts.copies_to_gpu:
             time += self.times("uvm.copy", counts.copies_to_gpu)
             time += self.bytes_at("link.h2d", counts.to_gpu * self.kind.page)

@@ -95,7 +95,7 @@ def read_value(name: str, raw: Any, platform: str) -> Value:
     try:
         entry = msgspec.convert(raw, ValueEntry)
     except msgspec.ValidationError as error:
-        steps, text = place_of(error)
+        steps, text = place_of(error, ValueEntry)
         raise WrongValue(text, *steps) from None
     if not entry.source.strip():
         raise WrongValue("empty; say where the value is from", "source")

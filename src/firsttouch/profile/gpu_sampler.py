@@ -59,7 +59,8 @@ class GpuSampler:
         self._text = b""
         self._decoder = msgspec.json.Decoder(nvml.NvmlLine)
         self._heard = 0.0
-        self._is_lost = False
+        self._is_lost = self._has_closed = False
+        self._ending: subprocess.Popen[bytes] | None = None  # which has told all, while the driver holds it up
         self._lines: list[Samples | Notice] = []
         self._held_rows: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
         self._amd: list[amdgpu.AmdGpu] = []
@@ -176,7 +177,7 @@ class GpuSampler:
             self.ask_to_stop()
             end = time.monotonic() + _STOP_TIMEOUT
             self._is_lost = True
-            while self._process is not None and (left := end - time.monotonic()) > 0:
+            while self._process is not None and not self._has_closed and (left := end - time.monotonic()) > 0:
                 self._wait(left)
                 self._receive()
         self._end()
@@ -253,6 +254,7 @@ class GpuSampler:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._process.stdout.fileno(), _CHUNK):
                 chunks.append(chunk)
+            self._has_closed = True
         *lines, self._text = b"".join(chunks)[-_LONGEST_LINE:].split(b"\n")
         received = []
         for line in lines:
@@ -267,8 +269,9 @@ class GpuSampler:
             return ""
         if process.poll() is None:
             process.kill()
+            self._ending = process
             with contextlib.suppress(subprocess.TimeoutExpired):  # a process inside a driver may not end
-                process.wait(_STOP_TIMEOUT)
+                process.wait(0 if self._has_closed else _STOP_TIMEOUT)
         for pipe in process.stdin, process.stdout:
             if pipe is not None:
                 pipe.close()

@@ -170,8 +170,11 @@ def _make_rank_directory(directory: Path, rank: str, launched: str) -> Path:
     return shared / f"rank-{rank}"
 
 
-def profile(call: ProfileCall, gpus: GpuSampler | None = None) -> ProfileOutcome:
-    """Carries out a call. gpus: what reads the GPUs, if it was made before, so that NVML has begun to answer.
+def profile(
+    call: ProfileCall, gpus: GpuSampler | None = None, ended: Callable[[Path], None] = lambda directory: None
+) -> ProfileOutcome:
+    """Carries out a call. gpus: what reads the GPUs, if it was made before, so that NVML has begun to answer. ended: is
+    called with the profile's directory when the target has ended, before the end of the profile is written.
 
     Raises:
         UsageError: the call was wrong, or /proc is that of other processes; nothing was started.
@@ -183,7 +186,7 @@ def profile(call: ProfileCall, gpus: GpuSampler | None = None) -> ProfileOutcome
         raise UsageError(f"no process can be profiled here: {foreign}")
     if call.pid:
         _check_pid(call.tree, call.pid)
-    return _Profiler(call, gpus or GpuSampler(call.tree, call.interval)).run()
+    return _Profiler(call, gpus or GpuSampler(call.tree, call.interval), ended).run()
 
 
 def _check_pid(tree: Tree, pid: int) -> None:
@@ -199,8 +202,8 @@ def _check_pid(tree: Tree, pid: int) -> None:
 
 
 class _Profiler:
-    def __init__(self, call: ProfileCall, gpus: GpuSampler) -> None:
-        self.call, self.gpus = call, gpus
+    def __init__(self, call: ProfileCall, gpus: GpuSampler, ended: Callable[[Path], None]) -> None:
+        self.call, self.gpus, self._ended = call, gpus, ended
         with as_usage_error("write", call.out or default_directory(call), "a directory that can be written"):
             self.directory = directory_of(call)
         self.writer = Writer(self.directory)
@@ -424,6 +427,7 @@ class _Profiler:
 
     def _finish(self, reason: str, status: int | None, usage: resource.struct_rusage | None) -> None:
         try:
+            self._ended(self.directory)
             if self.sampler is not None:
                 self._write_end(self.sampler, reason, status, usage)
         except Exception as error:

@@ -27,6 +27,11 @@ def write(call: Sequence[Any]) -> list[Path]:
     """
     form, output, directories, *more = call
     target, sources = output and Path(output), [Path(name) for name in directories]
+    if more == [True]:  # of a profile that another process still writes, which sends a byte when it is complete
+        import firsttouch.report.profile  # noqa: F401
+
+        if not os.read(sys.stdin.fileno(), 1):
+            raise UsageError("the profile was not completed")
     if form == COMPARISON:
         from firsttouch.report.comparison import write_comparison
 

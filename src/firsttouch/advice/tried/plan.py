@@ -17,7 +17,7 @@ from firsttouch.advice.port.rules.both_sides import seen_text
 from firsttouch.advice.port.rules.concurrent_access import ConcurrentAccess
 from firsttouch.advice.port.shadowed import shadow_run
 from firsttouch.advice.port.wording import KEPT
-from firsttouch.advice.tried.recorded import UNWATCHED, Known, NotedBlock, ProcessNotes
+from firsttouch.advice.tried.recorded import UNWATCHED, NotedBlock, ProcessNotes
 from firsttouch.profile.calls import HostDifference
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.program.trace import (
@@ -31,6 +31,7 @@ from firsttouch.program.trace import (
 )
 
 Apart: TypeAlias = Literal[
+    "library",
     "offsets",
     "rows",
     "batched",
@@ -47,11 +48,11 @@ Apart: TypeAlias = Literal[
     "filled",
     "late",
     "moves",
-    "library",
     "paired",
 ]
 """Why an array and a block stay apart: the first of these that holds."""
 SENTENCES: Mapping[Apart, str] = {
+    "library": "the block belongs to a library of the vendor",
     "offsets": "copies join other offsets: a window or a part",
     "rows": "rows are copied, with gaps between them",
     "batched": "the array or the block is copied in a batch, which is not tried",
@@ -60,7 +61,7 @@ SENTENCES: Mapping[Apart, str] = {
     "allocated": "the block is allocated by a call that is not tried, such as cudaMallocAsync or cudaMallocPitch",
     "devices": "the program uses several devices, which is not tried",
     "graph": "the copies are captured into a graph, which is not tried",
-    "turns": "several arrays take turns in the block",
+    "turns": "another array is copied into the block",
     "shared": "the array is one with another block",
     "shadow": "one side is used while the other has newer bytes",
     "restoring": "a copy brings back old bytes after a launch",
@@ -69,7 +70,6 @@ SENTENCES: Mapping[Apart, str] = {
     "filled": "the block is filled before the copy of what the CPU has prepared",
     "late": "the array is allocated after a kernel that may write the block",
     "moves": "the array moves (realloc) while its block lives",
-    "library": "the block belongs to a library of the vendor",
     "paired": "one of the two is in a pair that copies more bytes",
 }
 FROM_THE_TRACE: frozenset[Apart] = frozenset(("restoring", "kept", "concurrent"))
@@ -128,34 +128,33 @@ class Plan:
         """Bytes of all pairs, each of the larger of both sides."""
         return sum(max(pair.array.bytes, pair.block.bytes) for pair in self.pairs if pair.array and pair.block)
 
-    def text(self, queries: Mapping[str, bool | None]) -> str:
-        """The plan as the library reads it. queries: as of `ProcessNotes`."""
-        lines = [f"device {self.device}", *(["hip"] if self.is_hip else [])]
+    def text(self, queries: Mapping[str, bool | None], *, by_size: bool = False) -> str:
+        """The plan as the library reads it. queries: as of `ProcessNotes`. by_size: memory of the driver is known by
+        its size alone.
+        """
+
+        def known(block: NotedBlock | None) -> str:
+            name = UNWATCHED if block is None else (by_size and block.by_size) or block.known
+            return f"{name.key} {name.ordinal}"
+
+        lines = [f"device {self.device}", *(["hip"] if self.is_hip else []), *(["by size"] if by_size else [])]
         for pair in self.pairs:
             assert pair.array is not None
             assert pair.block is not None
             host, block = pair.array, pair.block
-            sides = f"{_words(host.known)} {host.bytes} {_words(block.known)} {block.bytes}"
+            sides = f"{known(host)} {host.bytes} {known(block)} {block.bytes}"
             lines.append(f"pair {sides} {int(pair.bytes_in > 0)} {int(pair.bytes_back > 0)}")
         for joined in self.apart:
             for way, copied in ((0, joined.bytes_in), (1, joined.bytes_back)):
                 if copied:
-                    lines.append(f"copy {way} {_known(joined.array)} {_known(joined.block)}")
+                    lines.append(f"copy {way} {known(joined.array)} {known(joined.block)}")
         arrays = {id(joined.array): joined.array for joined in (*self.pairs, *self.apart) if joined.array}
-        lines += [f"array {_words(array.known)} {array.bytes}" for array in arrays.values()]
+        lines += [f"array {known(array)} {array.bytes}" for array in arrays.values()]
         lines += [f"block {size}" for size in sorted({joined.block.bytes for joined in self.apart if joined.block})]
-        lines += [f"within {_known(source)} {_known(target)}" for source, target in self.within]
-        lines += [f"fill {_known(block)}" for block in self.filled]
+        lines += [f"within {known(source)} {known(target)}" for source, target in self.within]
+        lines += [f"fill {known(block)}" for block in self.filled]
         lines += [f"query {int(is_block)} {key}" for key, is_block in queries.items() if is_block is not None]
         return "\n".join(lines) + "\n"
-
-
-def _words(known: Known) -> str:
-    return f"{known.key} {known.ordinal}"
-
-
-def _known(block: NotedBlock | None) -> str:
-    return _words(block.known if block else UNWATCHED)
 
 
 def plan_of(run: TracedRun, names: CallerTable, notes: ProcessNotes, *, watched: bool = False) -> Plan:

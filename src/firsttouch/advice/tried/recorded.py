@@ -28,6 +28,7 @@ UNWATCHED = Known("0", 0)
 class NotedBlock:
     """An array of the host, or a block of the device. Times are seconds of CLOCK_MONOTONIC. end: None if it was not
     given back. moved: it ended by realloc. batched: one of several copies that are asked for together names it.
+    by_size: as memory of the driver is known by its size alone; None of memory of malloc.
     """
 
     known: Known
@@ -37,6 +38,7 @@ class NotedBlock:
     end: float | None = None
     moved: bool = False
     batched: bool = False
+    by_size: Known | None = None
 
 
 class NotedCopy(NamedTuple):
@@ -94,17 +96,22 @@ def read_notes(folder: Path) -> list[ProcessNotes]:
 
 def _read(path: Path) -> ProcessNotes:
     notes = ProcessNotes(int(path.name.rpartition("-")[2]))
-    alive: dict[tuple[str, str], NotedBlock] = {}
+    alive: dict[str, NotedBlock] = {}
+    of_driver: Counter[int] = Counter()
     for line in path.read_text(errors="replace").splitlines():
         kind, *words = line.split(" ")
         if kind == "A" and len(words) == 7:
             side, number, key, ordinal, size, address, t = words
             block = NotedBlock(Known(key.lstrip("0") or "0", int(ordinal)), int(size), int(address, 16), float(t))
-            (notes.arrays if side == "h" else notes.blocks).append(block)
-            alive[side, number] = block
-        elif kind == "F" and len(words) == 4 and (ended := alive.pop((words[0], words[1]), None)):
+            (notes.blocks if side == "d" else notes.arrays).append(block)
+            alive[number] = block
+            if side != "h":
+                by_size = block.bytes << 1 | (side == "p")
+                block.by_size = Known(f"{by_size:x}", of_driver[by_size])
+                of_driver[by_size] += 1
+        elif kind == "F" and len(words) == 4 and (ended := alive.pop(words[1], None)):
             ended.moved, ended.end = words[2] == "1", float(words[3])
-        elif kind == "B" and len(words) == 2 and (batched := alive.get((words[0], words[1]))):
+        elif kind == "B" and len(words) == 2 and (batched := alive.get(words[1])):
             batched.batched = True
         elif kind == "Q" and len(words) == 2:
             is_block = words[0] == "d"

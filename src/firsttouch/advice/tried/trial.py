@@ -171,7 +171,7 @@ class _Trial:
                              "as another user or with file capabilities; build it with shared libraries")  # fmt: skip
         self._recorded, self._run, self._shadow = recorded, run, run.once(shadow_run)
         plan = plan_of(run, recorded.callers, notes, watched=is_watched(recorded))
-        self._traced_plan.write_text(plan.text(notes.queries))
+        self._traced_plan.write_text(plan.text(notes.queries, by_size=True))
         again = _busiest(untraced)
         name_as(notes, again)
         self._plan_file.write_text(plan.text(again.queries))

@@ -29,7 +29,7 @@ class RowsFile:
         try:
             self.paper = msgspec.convert(file.value, Paper)
         except msgspec.ValidationError as error:
-            file.fail(*place_of(error))
+            file.fail(*place_of(error, Paper))
         self.name, row_ids = path.stem, set[str]()
         for i, row in enumerate(self.paper.rows):
             if row.platform not in self.paper.platforms:

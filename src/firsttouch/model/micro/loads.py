@@ -35,6 +35,8 @@ TRIADS = ("copy", "scale", "add", "triad")
 """Kernels that read and write, of which one rate stands for all unless the file tells them apart."""
 
 
+LOAD = "load"
+"""How the names of the times of dependent loads begin."""
 LARGEST_STEP = 8.0
 """If the times at two neighbouring sizes differ by more than this factor, there are unknown caches between them."""
 
@@ -63,10 +65,13 @@ def at(curve: Price, nbytes: float) -> Time:
 def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: str, first: str, prefix: str) -> str:
     """The name of a value of memory that an agent uses: of the allocator, unless the file has none and the pages are in
     the agent's own memory, because they are host memory that the CPU caches, move there, or were touched by it first.
-    In the one memory of an integrated chip it is that of the usual allocator of whose driver made the pages.
+    In the one memory of an integrated chip it is that of the usual allocator of whose driver made the pages; single
+    loads take as long from all that its caches hold.
     """
     name = f"{prefix}.{agent}.{allocator}"
     entry, capabilities = device.allocator(allocator), device.capabilities
+    if prefix == LOAD and not platform.has(name) and _caches_hold_all(platform, device):
+        name = f"{prefix}.{agent}.{common_allocator('device')}"
     if entry is not None and agent == "cpu" and capabilities.shares_host_memory and entry.on_demand:
         # The GPU's driver spreads pages evenly over the memory's channels (Wahlgren et al., IISWC 2025, Sec. V-D).
         usual_name = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
@@ -83,9 +88,14 @@ def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: s
     return name
 
 
+def _caches_hold_all(platform: Platform, device: DeviceInfo) -> bool:
+    shares = device.capabilities.shares_host_memory and device.capabilities.runs_kernels
+    return shares and platform.has("device.coherence") and platform.word("device.coherence") == "full"
+
+
 def load(platform: Platform, device: DeviceInfo, *, agent: str, allocator: str, first: str, nbytes: int) -> Answer:
     """A dependent load in a random cycle through a buffer, in ns. first: the agent that writes it."""
-    curve = platform.curve(memory_name(platform, device, agent, allocator, first, "load"))
+    curve = platform.curve(memory_name(platform, device, agent, allocator, first, LOAD))
     time = at(curve, nbytes)
     return Answer(time.value, time.low, time.high, grounds=curve.grounds)
 

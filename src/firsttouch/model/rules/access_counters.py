@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from firsttouch.model.rules.releases import Release, is_since
+from firsttouch.model.rules.uvm import density_prefetch, filled
 
 RANGE_BYTES: Final = 2 << 20
 """UVM_PERF_ACCESS_COUNTER_GRANULARITY, of 2 MiB: the accesses to each such range are counted."""
+NAMED_BYTES: Final = 64 << 10
+"""UVM_PAGE_SIZE_64K: a notification names as many bytes of its range, those that were used last."""
 THRESHOLD: Final = 256
 """UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT: accesses for a notification."""
 UNSERVED_PAGE: Final = 4 << 10
@@ -58,3 +61,19 @@ def counters_migrate(release: Release, translation: Translation, host_page: int,
 def notifications(accesses: int) -> int:
     """The notifications of so many remote accesses to a range, if each is serviced before the next comes."""
     return accesses // THRESHOLD
+
+
+def present_after(present: int, pages: int) -> int:
+    """The pages of a range that the GPU has after one more notification, of so many of the host's that it is used in
+    order, if it has `present` of the first ones.
+
+    The notification names the next one, for accesses to the GPU's own memory are not counted. The density tree takes
+    others along, in all releases that move memory of the system's allocator. The count begins anew after the service,
+    when a kernel in order has left the range: each pass brings one notification.
+
+    Source: service_virt_notification_ats; uvm_ats_faults.c, uvm_ats_service_access_counters (550.54.15).
+    """
+    if present >= pages:
+        return pages
+    there, named = filled(present), 1 << present
+    return (there | named | density_prefetch(there, named, pages, grow=False)).bit_count()

@@ -12,6 +12,10 @@ from firsttouch.model.rules.releases import Release, is_since
 
 DISCARDED_SINCE: Final[tuple[Release, ...]] = ((580, 65, 6),)
 """The first release with a list of chunks whose pages the program has discarded."""
+PUBLISHED_SINCE: Final[tuple[Release, ...]] = ((515, 43, 4),)
+"""The first release whose source is public. In 418.67 on a Power 9, pages of a buffer of twice the GPU's memory come
+back by faults in each of five passes of a kernel (LutzCle/unified-memory-debugging).
+"""
 
 ChunkList = Literal["free", "unused", "discarded", "used"]
 """free: belongs to nobody. unused: its block has no page resident here. discarded: as the program said. used: some
@@ -31,7 +35,9 @@ def chunk_lists(release: Release) -> tuple[ChunkList, ...]:
     return ("free", "unused", "discarded", "used") if is_since(release, DISCARDED_SINCE) else ("free", "unused", "used")
 
 
-def keeps_mapping(*, accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool) -> bool:
+def keeps_mapping(
+    release: Release, *, accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool
+) -> bool:
     """Whether the GPU maps evicted pages where they are then, so that its next access is remote and does not fault.
 
     Args:
@@ -44,4 +50,5 @@ def keeps_mapping(*, accessed_by: bool, preferred: bool, counts_accesses: bool, 
     Source: uvm_va_block.c, uvm_va_block_evict_chunks, block_add_eviction_mappings,
     map_get_allowed_destinations for a preferred location.
     """
-    return not preferred and (accessed_by or (counts_accesses and counters_enabled))
+    counted = counts_accesses and counters_enabled and is_since(release, PUBLISHED_SINCE)
+    return not preferred and (accessed_by or counted)
