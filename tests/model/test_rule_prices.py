@@ -53,6 +53,16 @@ def test_a_price_by_a_rule_rests_on_the_values_that_it_takes() -> None:
     assert names == ["ats.page", "ats.service", "ats.zero"]
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "ratio"), [(4096, 1.0), (64 << 10, 5.2), (1 << 20, 3.1), (2 << 20, 4.0), (1 << 30, 4.0)]
+)
+def test_smaller_pages_cost_a_gpus_first_touch_what_services_and_pages_say(nbytes: int, ratio: float) -> None:
+    """One page of either size is one service; a window takes 17 services and 512 pages, or 6 and 32."""
+    small, large = (prices("gh200", {"host.page": page}).gpu_touch("malloc") for page in ("4KiB", "64KiB"))
+    assert small.of(nbytes).value / large.of(nbytes).value == pytest.approx(ratio, rel=0.02)
+    assert small.of(4 * nbytes).high <= 4 * small.of(nbytes).high * (1 + 1e-9)
+
+
 def test_a_value_that_a_rule_needs_has_no_default() -> None:
     with pytest.raises(MissingValue, match=r"ats\.counter_moves"):
         prices("p9-volta", {"driver.counters": "on"})["counter_moves", "managed"]

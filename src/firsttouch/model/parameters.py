@@ -233,7 +233,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("host.faults_at_once", "ratio", "CPU page faults of one process that go on at once", 1, 1e4),
     _P("host.free_page", "time", "freeing one page that was touched", 0, 1e9),
     _P("host.lock_page", "time", "locking one page of the host for the device, or unlocking it", 0, 1e9),
-    _P("ats.page", "time", "page made for a GPU's fault, without clearing it", 0, 1e9),
+    _P("ats.page", "time", "page made and mapped for a GPU's fault, without clearing it", 0, 1e9),
     _P("ats.zero", "rate", "rate at which pages made for a GPU's fault are cleared", 1e-3, 1e5),
     _P("ats.service", "time", "one service of a GPU's faults on memory of the host's page tables", 0, 1e9),
     _P("ats.counter_moves", "rate", "rate at which access counters move pages while kernels run", 1e-6, 1e5),

@@ -116,10 +116,20 @@ def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
 
 
 def _ats_touch(platform: Platform) -> Price:
-    """Pages are made one by one, in services of a window; each is cleared."""
-    page = int(platform.quantity("host.page").value)
-    services = ats.services(ats.WINDOW_BYTES // page, parse_release(platform.word("driver.release")))
-    return _line(platform, {"ats.page": 1 / page, "ats.service": services / ats.WINDOW_BYTES}, {"ats.zero": 1})
+    """Pages are made in services of a window, of which the first ones bring few; the GPU's copy engines clear them
+    (uvm_migrate_pageable.c, migrate_vma_populate_anon_pages).
+    """
+    page, release = int(platform.quantity("host.page").value), parse_release(platform.word("driver.release"))
+    service, each, rate = (platform.quantity(name) for name in ("ats.service", "ats.page", "ats.zero"))
+    sizes = [page << power for power in range((ats.WINDOW_BYTES // page).bit_length())]
+    times = [
+        _time(service).times(ats.services(size // page, release))
+        + _time(each).times(size // page)
+        + _inverse(rate).times(size)
+        for size in sizes
+    ]
+    sizes, times = [*sizes, int(ALWAYS)], [*times, times[-1].times(ALWAYS / ats.WINDOW_BYTES)]
+    return Price((*map(float, sizes),), (*times,), (each.ground, service.ground, rate.ground))
 
 
 def _gpu_fault(platform: Platform, device: DeviceInfo, *rest: str) -> Price | None:
@@ -221,8 +231,8 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
 
 
 def _counter_service(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
-    """A notification is served as a fault of a window is (uvm_ats_faults.c)."""
-    service = platform.quantity("ats.service")
+    """The service of a notification brings nothing new and wakes no kernel: it takes as long as one of a block."""
+    service = platform.quantity("uvm.service")
     return Price((1.0, ALWAYS), (_time(service), _time(service)), (service.ground,))
 
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Final
 
-RULES_VERSION: Final = 1
+RULES_VERSION: Final = 2
 """Changes with any rule that changes what is predicted."""
