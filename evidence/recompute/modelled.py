@@ -1,5 +1,5 @@
 """What the docs say of predictions: in docs/reproduce.md which of its commands are predicted on the models of their
-machines, and in docs/model.md what `firsttouch validate` finds.
+machines, and in docs/model.md and README.md what `firsttouch validate` finds.
 
     python evidence/recompute/modelled.py            rewrites it
     python evidence/recompute/modelled.py --check    says what is out of date; exit status 1 if anything is
@@ -17,30 +17,45 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from unittest.mock import patch
 
+from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
-from firsttouch.base.units import format_number
+from firsttouch.base.units import format_number, format_size
 from firsttouch.cli.main import parser
 from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.comparison.validation.points import predicted
-from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow, error_summary
-from firsttouch.comparison.validation.targets import judged_targets
+from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow
+from firsttouch.comparison.validation.targets import figures_of, judged_targets
 from firsttouch.comparison.validation.validate import validated_platforms
-from firsttouch.comparison.validation.wording import published_value, target_sentences
+from firsttouch.comparison.validation.wording import (
+    figure_sentences,
+    number_of_claims,
+    published_value,
+    target_sentences,
+)
 from firsttouch.engine import runner
 from firsttouch.engine.planned import Planned
-from firsttouch.records.schema import Record
+from firsttouch.experiments import find_experiment
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.harness.experiment import Application
+from firsttouch.harness.predicting import FILES
+from firsttouch.records.papers.rows import APPLICATIONS
+from firsttouch.records.predicted import lacking
+from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.statistics import varying
 from firsttouch.records.text import quantity
 from records import ROOT, table
 
 DOCS = ROOT / "docs"
-PAGE, MODEL = DOCS / "reproduce.md", DOCS / "model.md"
+PAGE = DOCS / "reproduce.md"
+FOUND_IN = (DOCS / "model.md", ROOT / "README.md")
+"""The pages that say what validate finds."""
 PLACE = re.compile(r"(<!-- predicted: (\S+) -->\n).*?(<!-- end of predicted -->)", re.DOTALL)
 MODELS: Mapping[str, Sequence[str]] = {
     "any": ("gh200",),
@@ -59,7 +74,7 @@ MODELS: Mapping[str, Sequence[str]] = {
 YES, PART, VALUE, SCOPE, REAL, NONE = "yes", "part", "value", "scope", "real", "no"
 """What the column may say; the page explains the words."""
 _LOOKS = ("machine", "methods", "profile", "interfaces", "compare", "claims", "examples")
-_CELLS = 6
+_CELLS, _MOST_VALUES, KIB = 6, 3, 1024
 
 
 class _Made(Exception):
@@ -103,30 +118,96 @@ def records_of(words: Sequence[str]) -> list[Record]:
     raise AssertionError(f"{' '.join(words)} plans nothing")
 
 
-def word_for(command: str, model: str) -> str:
-    """What the column says of a command."""
+class Modelled(NamedTuple):
+    """What can be predicted of a command. without: what is missing, in words, if anything is predicted."""
+
+    word: str
+    without: Sequence[str] = ()
+
+
+def modelled(command: str, model: str) -> Modelled:
+    """What can be predicted of a command on a model."""
     words = on_model(command, model)
     if words[0] in _LOOKS:
-        return REAL
+        return Modelled(REAL)
     try:
         records = records_of(words)
     except UsageError:
-        return SCOPE
+        return Modelled(SCOPE)
     ok = [record for record in records if record.status == "ok"]
     if ok:
-        return YES if len(ok) == len(records) else PART
+        return Modelled(YES, [*left_out(ok), *refused(records), *not_followed(ok)])
     lacks_value = any(" has no value " in record.reason for record in records)
-    return VALUE if lacks_value else SCOPE
+    return Modelled(VALUE if lacks_value else SCOPE)
+
+
+def left_out(ok: Sequence[Record]) -> Iterator[str]:
+    """What the times of predicted points lack."""
+    texts = {text for record in ok for text in lacking(record.terms)}
+    if texts - {FILES}:
+        yield "kernels"
+    if FILES in texts:
+        yield "files"
+
+
+def not_followed(ok: Sequence[Record]) -> Iterator[str]:
+    """The factors of several values that a command sets and no prediction follows."""
+    for name in varying(ok):
+        if any(name in _experiment(record).not_followed for record in ok if name in record.factors):
+            yield name
+
+
+def _experiment(record: Record) -> Experiment:
+    if record.experiment == APPLICATIONS:
+        return Application(all_apps()[str(record.factors["app"])])
+    experiment = find_experiment(record.experiment)
+    assert experiment is not None
+    return experiment
+
+
+def refused(records: Sequence[Record]) -> list[str]:
+    """The conditions of a command that are refused: those that the reasons name, and of the other points the values
+    that no predicted point has.
+    """
+    lost = [record for record in records if record.status != "ok"]
+    named = {f"{name}={value}" for r in lost for name, value in r.factors.items() if f"{name}={value}" in r.reason}
+    rest = [r for r in lost if not any(f"{name}={value}" in r.reason for name, value in r.factors.items())]
+    kept = [record for record in records if record.status == "ok"]
+    while rest:
+        only = {
+            name: {r.factors[name] for r in rest if name in r.factors} - {r.factors.get(name) for r in kept}
+            for name in varying(records)
+        }
+        name = max(only, key=lambda n: sum(r.factors.get(n) in only[n] for r in rest), default="")
+        if not name or not only[name]:
+            named.add("some points")
+            break
+        named.add(f"{name}={in_words(only[name])}")
+        rest = [r for r in rest if r.factors.get(name) not in only[name]]
+    return sorted(named)
+
+
+def in_words(values: Collection[Scalar]) -> str:
+    """Values of a factor; of many sizes, the range."""
+    if len(values) > _MOST_VALUES and all(isinstance(value, int) for value in values):
+        ends = (format_size(int(value)) for value in (min(map(int, values)), max(map(int, values))))  # type: ignore[arg-type]
+        return " to ".join(ends)
+    return ",".join(sorted(format_size(v) if isinstance(v, int) and v >= KIB else str(v) for v in values))
 
 
 def word_of(row: Sequence[str]) -> str:
-    """What the column says of a row of the page; of several machines, the most."""
+    """What the column says of a row of the page; of several machines, all that is missing on one."""
     command, machines = row[2].strip("`"), row[3].split(", ")
     if command.startswith("none: "):
         return NONE
-    said = [word_for(command, model) for machine in machines for model in MODELS[machine]]
-    order = (YES, PART, VALUE, SCOPE, REAL)
-    return said[0] if len(set(said)) == 1 else PART if {YES, PART} & set(said) else min(said, key=order.index)
+    models = {model: machine for machine in machines for model in MODELS[machine]}
+    found = {machine: modelled(command, model) for model, machine in models.items()}
+    words = {each.word for each in found.values()}
+    if YES not in words:
+        return min(words, key=(VALUE, SCOPE, REAL).index)
+    without = [text for each in found.values() for text in each.without]
+    without += [machine for machine, each in found.items() if each.word != YES]
+    return f"{PART}: without {', '.join(dict.fromkeys(without))}" if without else YES
 
 
 def rows(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -140,40 +221,46 @@ def rows(text: str) -> Iterator[tuple[str, list[str]]]:
 # ------------------------------------------------------------------------------------------------ what validate finds
 
 
+def lead(validated: Sequence[ValidatedPlatform]) -> str:
+    """The three figures over all platforms, in a paragraph."""
+    return f"{textwrap.fill(' '.join(figure_sentences(figures_of(validated))), 120)}\n"
+
+
 def platforms(validated: Sequence[ValidatedPlatform]) -> str:
-    """How each platform is judged."""
-    head = [
-        "platform",
-        "free values",
-        "rows: fitted",
-        "held",
-        "held numbers",
-        "within 1.5",
-        "worst",
-        "held claims right",
-    ]
+    """The three figures of each platform, and of all."""
+    head = ["platform", "numbers", "within 1.5", "median factor", "orders", "right", "wrong", "equal", "refused"]
+    every = [*((f"`{p.platform}`", p.figures) for p in validated), ("all", figures_of(validated))]
     rows = []
-    for platform in validated:
-        numbers = [row for row in platform.rows if row.role == "held" and row.ratio is not None]
-        errors = error_summary(row.factor for row in numbers)
-        decided = platform.right + platform.wrong
+    for name, figures in every:
+        numbers, orders = figures.numbers, figures.orders
         rows.append(
             [
-                f"`{platform.platform}`",
-                str(platform.free),
-                str(platform.fitted),
-                str(platform.held),
-                str(errors.numbers),
-                "" if errors.within is None else f"{100 * errors.within:.0f} %",
-                "" if errors.worst is None else format_number(errors.worst, 2),
-                f"{platform.right} of {decided}" if decided else "",
+                name,
+                str(numbers.total),
+                str(numbers.right) if numbers.total else "",
+                "" if numbers.median_factor is None else format_number(numbers.median_factor, 3),
+                *map(number_of_claims, (orders.total, orders.right, orders.wrong, orders.tied)),
+                f"{number_of_claims(figures.refused)} of {number_of_claims(figures.total)}",
             ]
         )
-    judged = table(
-        [*head, "not predicted"],
-        [[*r, str(len(p.entries("not predicted")))] for r, p in zip(rows, validated, strict=True)],
-    )
-    return f"{judged}\n{textwrap.fill(' '.join(target_sentences(judged_targets(validated))), 120)}\n"
+    return f"{table(head, rows)}\n{textwrap.fill(' '.join(target_sentences(judged_targets(validated))), 120)}\n"
+
+
+def fitted(validated: Sequence[ValidatedPlatform]) -> str:
+    """The rows to which values were fitted, which judge nothing."""
+    rows = [
+        [
+            f"`{platform.platform}`",
+            f"`{row.row.partition('/')[2]}`",
+            published_value(row),
+            _predicted(row),
+            format_number(row.factor, 3),
+        ]
+        for platform in validated
+        for row in platform.rows
+        if row.role == "fitted" and row.ratio is not None
+    ]
+    return table(["platform", "row", "published", "predicted", "off by a factor of"], rows)
 
 
 def wrong(validated: Sequence[ValidatedPlatform]) -> str:
@@ -182,13 +269,18 @@ def wrong(validated: Sequence[ValidatedPlatform]) -> str:
     for platform in validated:
         for entry in platform.entries("wrong"):
             if isinstance(entry, ValidatedRow):
-                unit = "" if entry.unit == "ratio" else entry.unit
-                said = f"{published_value(entry)}; predicted {quantity(entry.predicted or 0, unit)}"
-                name = entry.row.partition("/")[2]
+                name, said = entry.row.partition("/")[2], f"{published_value(entry)}; predicted {_predicted(entry)}"
             else:
                 name, said = entry.id, entry.why.partition(":")[0]
-            rows.append([f"`{platform.platform}`", f"`{name}`", said, entry.reason or "no reason is known"])
-    return table(["platform", "row or claim", "published; or values that a claim compares", "why"], rows)
+            independent = "yes" if entry.role == "held" else "no"
+            reason = entry.reason or "no reason is known"
+            rows.append([f"`{platform.platform}`", f"`{name}`", independent, said, reason])
+    head = ["platform", "row or claim", "independent", "published; or values that a claim compares", "why"]
+    return table(head, rows)
+
+
+def _predicted(row: ValidatedRow) -> str:
+    return quantity(row.predicted or 0, "" if row.unit == "ratio" else row.unit)
 
 
 def in_place(validated: Sequence[ValidatedPlatform]) -> str:
@@ -299,7 +391,9 @@ def counters(validated: Sequence[ValidatedPlatform]) -> str:
 
 
 FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {
+    "figures": lead,
     "platforms": platforms,
+    "fitted": fitted,
     "wrong": wrong,
     "in-place": in_place,
     "older": older,
@@ -307,33 +401,35 @@ FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {
 }
 
 
-def with_found(text: str) -> str:
-    """A page with what validate finds."""
+def with_found(texts: Sequence[str]) -> list[str]:
+    """Pages with what validate finds."""
     validated = validated_platforms([])
-    return PLACE.sub(lambda part: part[1] + FOUND[part[2]](validated) + part[3], text)
+    return [PLACE.sub(lambda part: part[1] + FOUND[part[2]](validated) + part[3], text) for text in texts]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="change nothing, and say what is out of date")
     check = options.parse_args(arguments).check
-    text, before, stale = PAGE.read_text(), MODEL.read_text(), 0
+    text, before, stale = PAGE.read_text(), [path.read_text() for path in FOUND_IN], 0
     lines = [*rows(text)]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        page = pool.submit(with_found, before)
+        pages = pool.submit(with_found, before)
         words = [*pool.map(word_of, [cells for _, cells in lines])]
-        after = page.result()
+        after = pages.result()
     for (line, cells), word in zip(lines, words, strict=True):
         if word != cells[-1]:
             stale += 1
             print(f"{cells[2]}: {cells[-1]}, is {word}")
             text = text.replace(line, f"| {' | '.join([*cells[:-1], word])} |")
-    if after != before:
-        stale += 1
-        print(f"{MODEL.name}: what validate finds has changed")
+    for path, old, new in zip(FOUND_IN, before, after, strict=True):
+        if old != new:
+            stale += 1
+            print(f"{path.name}: what validate finds has changed")
     if stale and not check:
         PAGE.write_text(text)
-        MODEL.write_text(after)
+        for path, new in zip(FOUND_IN, after, strict=True):
+            path.write_text(new)
     return int(check and stale > 0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firsttouch.base.errors import NotModelled
 from firsttouch.experiments import find_experiment
 from firsttouch.experiments.contract.base import Measurement
 from firsttouch.model.platform import load_platform
@@ -67,3 +68,26 @@ def test_copies_without_the_dma_engines_are_those_of_kernels() -> None:
 def test_the_cpus_of_a_node_stream_as_fast_as_those_of_four_apus() -> None:
     one, four = (value("bandwidth", on, agent="cpu", allocator="malloc", **STREAM) for on in ("mi300a", "mi300a-node"))
     assert four == 4 * one
+
+
+def copied(source: str, target: str, **factors: Any) -> float:
+    peer = load_platform("mi300a-node").devices[2].name
+    usual = {"engine": "copy-engine", "peer": peer, "direction": "out", "first_touch": "cpu", "threads": 1, "size": GIB}
+    return value("p2p-copy", "mi300a-node", source=source, target=target, **{**usual, **factors})
+
+
+def test_copies_to_another_apu_are_as_fast_as_the_slower_side_allows() -> None:
+    # Schieffer et al., MEMSYS 2025, Sec. 5.2: the engines carry memory of hipMalloc alone.
+    assert copied("device", "device") > 4 * copied("device", "pinned")
+    assert copied("device", "pinned") == copied("managed", "device") == copied("malloc", "malloc", engine="cpu")
+    assert copied("device", "pinned", engine="cpu", first_touch="gpu") == copied(
+        "device", "device", engine="cpu", first_touch="gpu"
+    )
+
+
+@pytest.mark.parametrize("platform", ["tk1", "kaveri"])
+def test_a_thread_for_each_element_streams_memory_as_fast_as_any_launch(platform: str) -> None:
+    sweep = {**STREAM, "agent": "gpu", "allocator": "device", "kernel": "write", "arrays": "sweep"}
+    assert value("bandwidth", platform, launch="thread-per-element", **sweep) == value("bandwidth", platform, **sweep)
+    with pytest.raises(NotModelled, match="launch"):
+        value("bandwidth", platform, launch="thread-per-element", **{**sweep, "size": 1 << 14})

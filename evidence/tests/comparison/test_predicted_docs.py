@@ -9,8 +9,11 @@ from types import ModuleType
 import pytest
 from tests.scripts import load_script
 
+from firsttouch.records.schema import SCHEMA, Record
+
 ROOT = Path(__file__).resolve().parents[3]
-WORDS = {"yes", "part", "value", "scope", "real", "no"}
+WORDS = {"yes", "value", "scope", "real", "no"}
+PART = "part: without "
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,17 @@ def program() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    "named", ["firsttouch machine", "--set target=gfx942", "run codegen --device hip:0", "app nw "]
+    "named",
+    [
+        "firsttouch machine",
+        "--set target=gfx942",
+        "run codegen --device hip:0",
+        "app nw ",
+        "app dwt2d --device hip:0",  # without kernels, files
+        "--set engine=copy-engine --set direction=h2d,d2h --set allocator=malloc,pinned --set other=device",  # sdma=0
+        "run migration --device cuda:0 --preset standard --set allocator=malloc",  # refused values
+        "run pagefault --device cpu --preset standard",  # a factor that changes nothing
+    ],
 )
 def test_a_command_of_the_page_is_predicted_as_it_says(program: ModuleType, named: str) -> None:
     line = next(cells for _, cells in program.rows(program.PAGE.read_text()) if named in cells[2])
@@ -31,8 +44,25 @@ def test_a_command_of_the_page_is_predicted_as_it_says(program: ModuleType, name
 def test_every_line_says_how_much_is_predicted(program: ModuleType) -> None:
     lines = [cells for _, cells in program.rows(program.PAGE.read_text())]
     assert len(lines) > 100
-    assert {cells[-1] for cells in lines} == WORDS
+    said = {cells[-1] for cells in lines}
+    assert {word for word in said if not word.startswith(PART)} == WORDS
+    assert any(f"{PART}kernels" in word for word in said)
+    assert any(f"{PART}sdma=0" in word for word in said)
     assert all((cells[-1] == "no") == cells[2].startswith("none: ") for cells in lines)
+
+
+def test_what_is_missing_is_named_by_conditions(program: ModuleType) -> None:
+    def record(status: str, reason: str = "", **factors: object) -> Record:
+        return Record(SCHEMA, "transfer", "model:one", {**factors}, "GB/s", status, reason=reason)  # type: ignore[arg-type, dict-item]
+
+    kept = [record("ok", sdma="1", size=n, memory="a") for n in (1, 2)]
+    assert program.refused(kept) == []
+    by_name = record("skipped", "not modelled: sdma=0", sdma="0", size=1, memory="a")
+    by_value = record("skipped", "one has no value", sdma="1", size=1, memory="b")
+    by_none = record("skipped", "for some reason", sdma="1", size=1, memory="a")
+    assert program.refused([*kept, by_name]) == ["sdma=0"]
+    assert program.refused([*kept, by_name, by_value]) == ["memory=b", "sdma=0"]
+    assert program.refused([*kept, by_none]) == ["some points"]
 
 
 @pytest.mark.exhaustive

@@ -115,6 +115,8 @@ def _show_platform(platform: PlatformDescription) -> None:
         print_stdout(f"Based on {join_names(platform.extends)}.")
     for note in platform.notes:
         print_stdout(note)
+    for statement in platform.sources:
+        print_stdout(f"From published rows: {statement.says} ({statement.source})")
     for change in platform.changes:
         print_stdout(f"Changed by this call: {change}")
     print_stdout("")

@@ -46,7 +46,10 @@ def command(
     rows: Annotated[
         Path | None,
         typer.Option(
-            "--rows", parser=path, metavar="FILE", help="Your own file of published numbers, instead of the papers'."
+            "--rows",
+            parser=path,
+            metavar="FILE",
+            help="Your own file of published numbers, JSON or YAML, instead of the papers'.",
         ),
     ] = None,
     measured: Annotated[
@@ -74,14 +77,15 @@ def command(
 ) -> Validation:
     """Show how accurate predictions are: each published number and claim beside its prediction.
 
-    A row is fitted if a value of the platform was fitted to it, and otherwise held out: only held-out rows show how
-    good predictions are. Wrong predictions come first: numbers that are off by more than a factor of 1.5, and claims
-    that are predicted not to hold.
+    Three figures say how good predictions are: independent numbers within a factor of 1.5, independent orders that are
+    right, and how much of either is refused. A row is independent unless something in the platform's file, in the rules
+    or in the call came from it; the others are compared, but judge nothing. A prediction has no noise: an order is
+    right or wrong, and equal values are wrong where the paper says that they differ.
 
     With --tried, `advise --profile` is judged by directories of `firsttouch try`: the order of strategies, how far
     predicted times are off, and whether the measured ones are within their range.
 
-    Exit status: 0 validated; 2 the call was wrong; 4 the platform has no held-out rows to validate it with.
+    Exit status: 0 validated; 2 the call was wrong; 4 the platform has no independent rows to validate it with.
 
     Example: firsttouch validate gh200
     """
@@ -111,10 +115,15 @@ def _show_platform(platform: ValidatedPlatform, everything: bool) -> None:
     print_stdout(f"{platform.platform}: {platform.title}")
     for sentence in platform.sentences:
         _print(sentence, "  ")
-    _group("Predicted wrong", platform.entries("wrong"), True)
-    _group("No clear difference predicted", platform.entries("open"), everything)
-    _group("Predicted right", platform.entries("right"), everything)
-    _print_not_predicted(platform.entries("not predicted"), everything)
+    every: list[ValidatedRow | ValidatedClaim] = [*platform.rows, *platform.claims]
+    held = [entry for entry in every if entry.role == "held"]
+    for heading, outcome in (("Predicted wrong", "wrong"), ("Not decided by the paper", "open"), ("Right", "right")):
+        entries = [entry for entry in held if entry.outcome == outcome]
+        _group(heading, entries, everything or outcome == "wrong")
+    compared = [entry for entry in every if entry.role != "held" and entry.outcome != "not predicted"]
+    _group("Not independent, wrong all the same", [e for e in compared if e.outcome == "wrong"], True)
+    _group("Not independent", [e for e in compared if e.outcome != "wrong"], everything)
+    _print_not_predicted([entry for entry in held if entry.outcome == "not predicted"], everything)
     print_stdout("")
 
 

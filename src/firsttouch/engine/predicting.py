@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import Unsupported
 from firsttouch.engine.filling import blank_record, failures_recorded, fill
 from firsttouch.experiments.contract.contract import places_of
-from firsttouch.records.schema import Party, PredictedTerm
+from firsttouch.records.predicted import WITHOUT_EFFECT
+from firsttouch.records.schema import Party, PredictedTerm, Scalar
 from firsttouch.workers.protocol import Reply
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
         fill(record, measurement, follows=False)
         memory = measurement.memory
         record.terms = [_predicted_term(term) for term in measurement.terms]
+        record.terms += _without_effect({**experiment.without_effect, **experiment.not_followed}, job.point.factors)
         ranks = places_of(experiment, job.point.factors, device)
         record.parties = [Party(device=name, rank=rank) for rank, name in enumerate(ranks) if len(ranks) > 1]
     return Reply(state="done", record=record, memory=memory)
@@ -54,6 +56,14 @@ def _loaded(device: str) -> Platform:
     from firsttouch.model.platform import platform_of
 
     return platform_of(device)
+
+
+def _without_effect(reasons: Mapping[str, str], factors: Mapping[str, Scalar]) -> list[PredictedTerm]:
+    """A term that says on which factors of a point no prediction depends."""
+    texts = [f"{name} changes no prediction: {reason}" for name, reason in reasons.items() if name in factors]
+    if not texts:
+        return []
+    return [PredictedTerm("", WITHOUT_EFFECT, 0, 0, 0.0, 0.0, 0.0, assumptions=texts)]
 
 
 def _predicted_term(term: Term) -> PredictedTerm:

@@ -119,6 +119,7 @@ class Allocation(Experiment):
         timeout=240.0,  # 100 blocks of 1 GiB of page-locked memory take about a minute
     )
 
+    not_followed = {"chunks": "each call of a loop is predicted to take as long as any other"}
     planning = Planning(
         share=1.5,
         setup=0.08,

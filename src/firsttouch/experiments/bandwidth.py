@@ -201,6 +201,9 @@ class Bandwidth(Experiment):
     )  # fmt: skip
     counting = CountingRules()
 
+    without_effect = {
+        "arrays": "it names the sizes, which decide",
+    }
     planning = Planning(
         share=3.0,
         setup=0.2,
@@ -348,9 +351,11 @@ class Bandwidth(Experiment):
             return Measurement.of(outcome, keep=(), counters=counters, buffers=[buffer_fact("a", a)])
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
-        usual_only(point, stores="normal", launch=SEARCHED, activity="off")
+        usual_only(point, stores="normal", activity="off")
         threads, size, device = point["threads"], point.size("size"), device_of(point, platform)
-        agent = point.text("agent")
+        agent, in_memory = point.text("agent"), size >= 4 * last_level_bytes(device)
+        if not in_memory:  # in memory a thread for each element is enough to keep it busy
+            usual_only(point, launch=SEARCHED)
         answer = loads.stream(
             platform,
             device,
@@ -359,7 +364,7 @@ class Bandwidth(Experiment):
             first=first_toucher(agent, point["first_touch"]),
             kernel=point.text("kernel"),
             nbytes=size,
-            in_memory=point["arrays"] == "memory" or size >= 4 * last_level_bytes(device),
+            in_memory=in_memory or point["arrays"] == "memory",
             threads=threads if isinstance(threads, int) else str(threads),
         )
         return predicted(answer)

@@ -165,6 +165,10 @@ class Collective(Experiment):
         in_one_process=_in_one_process,
     )
     worker = WorkerRules(environment=lambda factors: xccl_environment() if factors[INTERFACE] == XCCL else {})
+    without_effect = {
+        "sdma": "copies between devices are predicted alike by engines and by kernels",
+        "xnack": "messages are carried alike where the GPU retries faults",
+    }
     planning = Planning(
         share=0.3,
         setup=0.2,

@@ -112,6 +112,9 @@ class Latency(Experiment):
     )  # fmt: skip
     counting = CountingRules()
 
+    without_effect = {
+        "xnack": "a load takes as long where the GPU retries faults",
+    }
     planning = Planning(
         share=3.0,
         rules=(

@@ -277,6 +277,10 @@ class Migration(Experiment):
     counting = CountingRules(why_not=lambda factors: COUNTED_ELSEWHERE if factors["events"] == "on" else "")
 
     worker = WorkerRules(environment=lambda factors: {VARIABLE: "1" if factors["events"] == "on" else "0"})
+    without_effect = {
+        "sdma": "the driver moves pages by engines of its own",
+        "xnack": "where the GPU cannot use memory there are no points; elsewhere passes are predicted alike",
+    }
     planning = Planning(
         switches_of=("memory", "copies"),
         rules=(

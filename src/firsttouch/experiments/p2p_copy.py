@@ -22,7 +22,7 @@ from firsttouch.experiments.contract.common import (
     unreachable_peer,
 )
 from firsttouch.experiments.contract.meanings import AGENTS, WAYS
-from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.pairs import (
     ACCESS,
     BOTH_WAYS,
@@ -160,6 +160,10 @@ class P2pCopy(PairExperiment):
         Line(x="size", y="latency_us", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True,
              x_title="bytes copied", y_title="one copy alone, us", title="Time of one copy alone"),
     )  # fmt: skip
+    without_effect = {
+        "sdma": "copies between devices are predicted alike by engines and by kernels",
+        "xnack": "copies are predicted alike where the GPU retries faults",
+    }
     planning = replace(
         PairExperiment.planning,
         switches_of=("memory", "copies"),
@@ -268,6 +272,7 @@ class P2pCopy(PairExperiment):
         return replace(measurement, counters={**measurement.counters, **ways(*crossed, link), **staged, **touched})
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, **{ACCESS: BOTH_WAYS})
         if point["engine"] == CPU and point["threads"] != 1:
             raise NotModelled("copies by several threads of the CPU")
         if point[PEER] == SELF:

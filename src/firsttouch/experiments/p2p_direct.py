@@ -115,6 +115,8 @@ class P2pDirect(PairExperiment):
              y_title="bandwidth, GB/s", title="Bandwidth over the size of the array"),
     )  # fmt: skip
 
+    without_effect = {"xnack": "kernels use the memory of peers alike where the GPU retries faults"}
+
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         if device.capabilities.on_host_processor:
             return octaves(2 * MiB, max(64 * MiB, 1 << (memory_bytes(device) - 1).bit_length()))

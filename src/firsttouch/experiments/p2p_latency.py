@@ -67,6 +67,9 @@ class P2pLatency(PairExperiment):
         Line(x="size", colour=OWNER, dash="allocator", facet=BY, log_x=True, log_y=True, x_title="buffer",
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip
+    without_effect = {
+        "xnack": "a load takes as long where the GPU retries faults",
+    }
     planning = replace(
         PairExperiment.planning,
         share=0.5,

@@ -121,6 +121,9 @@ class P2pMessage(PairExperiment):
     )  # fmt: skip
     ranks = RankRules(places=_places, least=1, takes_mpi=lambda factors: factors[INTERFACE] != XCCL)
     worker = WorkerRules(environment=_environment)
+    without_effect = {
+        "xnack": "messages are carried alike where the GPU retries faults",
+    }
     planning = replace(
         PairExperiment.planning,
         share=0.3,

@@ -184,6 +184,7 @@ class PageFault(Experiment):
     )  # fmt: skip
 
     worker = WorkerRules(environment=lambda factors: MMAP_EVERY_BLOCK)
+    not_followed = {"access": "a first load is predicted to take as long as a first store"}
     planning = Planning(
         share=1.5,
         rules=(

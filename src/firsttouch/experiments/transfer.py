@@ -171,6 +171,8 @@ class Transfer(Experiment):
              title="Time of one copy alone"),
     )  # fmt: skip
 
+    without_effect = {"xnack": "copies are predicted alike where the GPU retries faults"}
+    not_followed = {"other": "copies are predicted alike with any memory of the device"}
     planning = Planning(
         share=3.0,
         switches_of=("memory", "copies"),
@@ -284,7 +286,7 @@ class Transfer(Experiment):
             return Measurement.of(outcome, buffers=[buffer_fact("source", source), buffer_fact("target", target)])
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
-        usual_only(point, threads=0)
+        usual_only(point, threads=0, streams=1, chunk=0)
         with known_prices():
             answer = copies.copies(
                 PlatformPrices(platform),
@@ -293,7 +295,6 @@ class Transfer(Experiment):
                 allocator=point.text("allocator"),
                 nbytes=point.size("size"),
                 in_memory=point.size("size") >= 4 * last_level_bytes(device_of(point, platform)),
-                whole=point["streams"] == 1 and point["chunk"] == 0,
             )
         return predicted(answer)
 

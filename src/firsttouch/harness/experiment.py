@@ -137,6 +137,8 @@ class Applications(Experiment):
     source = report.SOURCE
     figures = report.FIGURES
     codebook = CODEBOOK
+    without_effect = {"repeat": "each point is predicted once"}
+    not_followed = {"peak": "the device memory of the declared buffers stands for what a run would measure"}
     planning = Planning(switches_of=("memory", "copies"))
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:

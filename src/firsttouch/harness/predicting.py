@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NOT_MODELLED = ("pages", "budget")
 """Settings of a point that no prediction follows."""
+FILES = "reading the input from files and writing the output to files"
+"""What the times of a point with files lack."""
 
 
 def predict_application(app: type[App], params: Params, factors: Factors, platform: Platform) -> Measurement:
@@ -40,6 +42,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     strategy = STRATEGIES[factors.text("strategy")]
     options = {name: factors.text(name) for name in app.options if name in factors}
     kernels, note = _predict_kernels(app, app.footprint(params), platform, options)
+    notes = [*([note] if note else []), *([FILES] if options.get("files") == "used" else [])]
     program = program_of(app, params, kernels.rounds if kernels else 0, options)
     settings = PredictionSettings(
         placement_of(app, factors),
@@ -48,7 +51,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
         bytes_left_by_ballast(declared_peak(app, params, factors), strategy, factors, platform.device),
         timelines.is_wanted(factors),
     )
-    prediction = predict(program, strategy, platform, settings, kernels, [note] if note else [])
+    prediction = predict(program, strategy, platform, settings, kernels, notes)
     counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
     before = phases_before_work(program.declarations)
     counters["without_initialise_ms"] = sum(t.value for name, t in prediction.phases.items() if name not in before)

@@ -1,11 +1,12 @@
-"""Reads the JSON of platform files: strictly, and with the line of each value for errors."""
+"""Reads JSON, of platform files, or YAML, of other files: strictly, and with the line of each value for errors."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from math import isfinite
 from pathlib import Path
@@ -35,8 +36,13 @@ class JsonFile:
     def __init__(self, path: Path, name: str, subject: str = "a platform") -> None:
         self.path, self.name = path, valid_text(name)
         self._text = self._read()
+        self.value: Any = self._load()
+        if not isinstance(self.value, dict):
+            self.fail((), f"{subject} is an object, as in {{ ... }}")
+
+    def _load(self) -> Any:
         try:
-            self.value: Any = json.loads(
+            return json.loads(
                 self._text,
                 object_pairs_hook=self._object,
                 parse_constant=self._constant,
@@ -49,8 +55,6 @@ class JsonFile:
         except ValueError as error:
             line, column = self._unusable(str(error).partition(" ")[0])
             raise UsageError(f"{self.name}:{line}:{column}: not JSON that can be used: {error}") from None
-        if not isinstance(self.value, dict):
-            self.fail((), f"{subject} is an object, as in {{ ... }}")
 
     def _read(self) -> str:
         try:
@@ -87,9 +91,107 @@ class JsonFile:
 
     def fail(self, place: JsonPath, text: str) -> NoReturn:
         """Ends with the file, line, column and path of a value and what is wrong with it."""
-        line, column = position(self._text, place)
+        line, column = self._position(place)
         path = ".".join(map(str, place))
         raise UsageError(f"{self.name}:{line}:{column}: {valid_text(path) + ': ' if path else ''}{valid_text(text)}")
+
+    def _position(self, place: JsonPath) -> tuple[int, int]:
+        return position(self._text, place)
+
+
+class YamlFile(JsonFile):
+    """A file of YAML with what JSON has: texts, numbers, true, false and null. As JsonFile."""
+
+    def _load(self) -> Any:
+        try:
+            import yaml
+        except ImportError:
+            needs = "a file of YAML needs PyYAML; install it with `pip install 'firsttouch[yaml]'`"
+            raise UsageError(f"{self.name}: {needs}") from None
+        try:
+            self._root: Any = yaml.compose(self._text, _yaml_loader())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+            raise UsageError(f"{self.name}{at}: not YAML: {error.problem or error.context}") from None
+        except (yaml.YAMLError, RecursionError) as error:
+            raise UsageError(f"{self.name}: not YAML that can be used: {error}") from None
+        self._nodes = 0
+        return self._value(self._root, ())
+
+    def _value(self, node: Any, place: tuple[str | int, ...]) -> Any:
+        """The value of a node. Aliases count wherever they stand, so that a small file can't become a large value."""
+        self._nodes += 1
+        if self._nodes > LARGEST or len(place) > _DEEPEST:
+            self.fail(place, "there is too much in it")
+        if node is None:
+            return None
+        if node.id == "mapping":
+            for i, (key, _) in enumerate(node.value):
+                if key.id != "scalar":
+                    self.fail(place, "a key must be a word")
+                if any(key.value == other.value for other, _ in node.value[:i]):
+                    self.fail((*place, key.value), f"'{key.value}' stands twice in one object")
+            return {key.value: self._value(value, (*place, key.value)) for key, value in node.value}
+        if node.id == "sequence":
+            return [self._value(value, (*place, i)) for i, value in enumerate(node.value)]
+        try:
+            return _OF_TAG.get(node.tag, str)(node.value)
+        except ValueError:
+            self.fail(place, f"'{node.value}' is no number that can be used")
+
+    def _position(self, place: JsonPath) -> tuple[int, int]:
+        node, mark = self._root, None
+        for step in place:
+            if node.id == "mapping":
+                found = next(((key, value) for key, value in node.value if key.value == step), None)
+                if found is None:
+                    break
+                mark, node = found[0].start_mark, found[1]
+            elif node.id == "sequence" and isinstance(step, int) and step < len(node.value):
+                node = node.value[step]
+                mark = node.start_mark
+        mark = mark or getattr(node, "start_mark", None)
+        return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+_DEEPEST = 50
+"""The most objects within each other."""
+
+
+def _number(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
+
+
+_OF_TAG: Mapping[str, Callable[[str], Any]] = {
+    "!int": int, "!float": _number, "!bool": "true".__eq__, "!null": lambda text: None
+}  # fmt: skip
+"""The values of plain scalars by their tags; all others are texts."""
+_SCALARS = (
+    ("!int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("!float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("!bool", r"true|false", "tf"),
+    ("!null", r"null|~", "n~"),
+)
+"""Which plain scalars are no texts, as in JSON: on, off, yes, no and dates are texts."""
+
+
+@cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    loader: Any = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, first in _SCALARS:
+        loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), [*first])
+    loader.add_implicit_resolver("!null", re.compile(r"\Z"), [""])
+    return loader
+
+
+def open_document(path: Path, name: str, subject: str) -> JsonFile:
+    """A file of JSON, or of YAML by its name. Raises UsageError as these."""
+    return (YamlFile if path.suffix in (".yaml", ".yml") else JsonFile)(path, name, subject)
 
 
 class _Pairs(list[tuple[str, Any]]):

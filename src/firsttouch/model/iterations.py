@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from math import ceil
 
 from firsttouch.program.execution.iteration_marks import MAX_MARKS
@@ -17,15 +18,25 @@ class IterationTimes:
 
     def __init__(self) -> None:
         self.later = Later()
-        self.each: list[float] = []
+        self._runs = list[tuple[tuple[float, ...], int]]()
+        """Iterations one after the other, and how often they follow each other."""
         self._began: float | None = None
         self._waits = False
         self._rounds: list[int] = []
         self._since = 0
 
+    @property
+    def count(self) -> int:
+        return sum(len(each) * times for each, times in self._runs)
+
+    @property
+    def total(self) -> float:
+        """The ns of all of them."""
+        return sum(sum(each) * times for each, times in self._runs)
+
     def begin(self) -> None:
         """A loop begins."""
-        self.each, self._began, self._waits = [], None, True
+        self._runs, self._began, self._waits = [], None, True
         self._rounds = [0 for _ in self._rounds]
 
     def launched(self, elapsed: float) -> None:
@@ -37,11 +48,11 @@ class IterationTimes:
         """An iteration ends."""
         elapsed -= self.later.total
         if self._waits:
-            self.each.append(elapsed - (elapsed if self._began is None else self._began))
+            self._runs.append(((elapsed - (elapsed if self._began is None else self._began),), 1))
             self._began = elapsed
 
     def begin_round(self) -> None:
-        self._rounds.append(len(self.each))
+        self._rounds.append(len(self._runs))
         self.later.begin_round()
 
     def end_round(self) -> None:
@@ -51,18 +62,30 @@ class IterationTimes:
     def add_again(self, times: int, elapsed: float) -> None:
         """So many rounds follow that are like the last one, after which the phase has taken `elapsed`."""
         last = sum(self.later.taken.values())
-        shares = self.later.take_again(times)
-        if again := self.each[self._since :]:
-            for share in shares:  # a round may have less of it than the one before
-                self.each += again[:-1]
-                self.each.append(max(0.0, again[-1] - last + share))
+        shares = [*self.later.take_again(times)]
+        if again := tuple(ns for each, n in self._runs[self._since :] for ns in each * n):
+            for share, alike in shares:  # a round may have less of it than the one before
+                self._runs.append(((*again[:-1], max(0.0, again[-1] - last + share)), alike))
             self._began = elapsed - self.later.total
 
     def shown(self) -> Sequence[float]:
         """The ns of each, or the mean of each group if there are many."""
-        size = max(1, ceil(len(self.each) / MAX_MARKS))
-        groups = (self.each[i : i + size] for i in range(0, len(self.each), size))
-        return [sum(group) / len(group) for group in groups]
+        count = self.count
+        size = max(1, ceil(count / MAX_MARKS))
+        ends = [*range(0, count, size), count]
+        until = [*self._sums(ends)]
+        return [(b - a) / (end - start) for (a, b), (start, end) in zip(pairwise(until), pairwise(ends), strict=True)]
+
+    def _sums(self, counts: Iterable[int]) -> Iterator[float]:
+        """The ns of the first iterations, for rising counts."""
+        runs, before, total = iter(self._runs), 0, 0.0
+        each, times = next(runs, ((), 0))
+        for count in counts:
+            while count > before + len(each) * times:
+                before, total = before + len(each) * times, total + sum(each) * times
+                each, times = next(runs)
+            rounds, rest = divmod(count - before, len(each)) if each else (0, 0)
+            yield total + rounds * sum(each) + sum(each[:rest])
 
 
 class Later:
@@ -104,14 +127,14 @@ class Later:
     def end_round(self) -> None:
         self.taken = self._rounds.pop()
 
-    def take_again(self, times: int) -> list[float]:
-        """So many rounds take what the last one took, while there is some. Returns what each takes."""
-        shares = []
-        for _ in range(times):
+    def take_again(self, times: int) -> Iterator[tuple[float, int]]:
+        """So many rounds take what the last one took, while there is some. What each takes, and how many of them do."""
+        while times:
             share = 0.0
             for buffer, ns in self.taken.items():
                 part = min(self.left.get(buffer, 0.0), ns)
                 self.left[buffer] = self.left.get(buffer, 0.0) - part
                 share += part
-            shares.append(share)
-        return shares
+            alike = 1 if share else times
+            yield share, alike
+            times -= alike

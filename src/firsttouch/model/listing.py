@@ -10,6 +10,7 @@ import msgspec
 from firsttouch.base.outputs import Output
 from firsttouch.model.parameters import PARAMETERS, Dimension, parameter
 from firsttouch.model.platform import Platform, load_platform, platform_names, platform_of
+from firsttouch.model.platform_files import StatementSource
 from firsttouch.model.values import How, Value
 from firsttouch.records.text import count, join_names
 
@@ -49,8 +50,8 @@ class PlatformCondition(msgspec.Struct, kw_only=True):
 
 class PlatformDescription(msgspec.Struct, kw_only=True):
     """A platform. devices: how many such devices it has. device, host: what they are called. extends: the platforms
-    that it is based on, the nearest first. digest: of the files. changes: by the call. ways: how many values are from
-    where.
+    that it is based on, the nearest first. sources: of what the files say of devices. digest: of the files.
+    changes: by the call. ways: how many values are from where.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PlatformDescription(msgspec.Struct, kw_only=True):
     host: str
     extends: list[str]
     notes: list[str]
+    sources: list[StatementSource]
     digest: str
     changes: list[str]
     ways: dict[How, int]
@@ -120,6 +122,7 @@ def _described(platform: Platform) -> PlatformDescription:
         host=platform.host.title,
         extends=list(description.bases),
         notes=list(description.notes),
+        sources=list(description.sources),
         digest=platform.digest,
         changes=list(platform.changes),
         ways={how: ways[how] for how in WAYS},

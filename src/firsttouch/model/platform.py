@@ -32,8 +32,9 @@ class MissingValue(Unsupported):
     def __init__(self, platform: Platform, name: str) -> None:
         definition = parameter(name)
         meaning = f" ({definition.says})" if definition else ""
+        under = f" with {condition}" if (condition := platform.absent_under(name)) else ""
         super().__init__(
-            f"{platform.name} has no value {name}{meaning}; give it in a file or with --what-if {name}=VALUE"
+            f"{platform.name} has no value {name}{meaning}{under}; give it in a file or with --what-if {name}=VALUE"
         )
         self.name = name
 
@@ -126,6 +127,17 @@ class Platform:
 
     def has(self, name: str) -> bool:
         return name in self._parts[0]
+
+    def absent_under(self, name: str) -> str:
+        """The switches for which the file takes a value away, as NAME=VALUE; '' if it does not."""
+        for part in self.description.when:
+            if (
+                part.factors
+                and part.values.get(name, ...) is None
+                and part.applies(self.description.values, self.factors)
+            ):
+                return " and ".join(f"{switch}={value}" for switch, value in part.factors.items())
+        return ""
 
     def same_value(self, other: Platform, name: str) -> bool:
         """Whether another platform has as much of a value, or neither has it."""

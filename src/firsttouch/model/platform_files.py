@@ -8,7 +8,7 @@ takes something away.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,7 +22,7 @@ from firsttouch.base.errors import UsageError, did_you_mean
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.documents import JsonFile, place_of, unknown_key
 from firsttouch.model.parameters import parameter
-from firsttouch.model.values import Value, WrongValue, parse_value, read_value
+from firsttouch.model.values import Value, WrongValue, check_rows, parse_value, read_value
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer, Scalar
 
 DEEPEST = 4
@@ -34,6 +34,16 @@ _OWN_DEVICE_FIELDS = ("name", "peers", "available", "reason", "environment", "mo
 _OWN_ALLOCATOR_FIELDS = ("name", "verified")
 """Fields of a device and of an allocator that a file does not state, since they follow from the machine and the call.
 """
+
+
+class StatementSource(msgspec.Struct, forbid_unknown_fields=True):
+    """Where something that a file says of its devices is from. says: what, such as `on_demand` of allocators. source,
+    rows: as of a value.
+    """
+
+    says: str
+    source: str
+    rows: list[str]
 
 
 class PlatformPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,7 +59,9 @@ class PlatformPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlatformFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of a file. devices: how many such devices the machine has. peer: each as the others see it."""
+    """The content of a file. devices: how many such devices the machine has. peer: each as the others see it. sources:
+    of what `device` and `host` say, as far as published rows say it.
+    """
 
     title: str = ""
     note: str = ""
@@ -59,6 +71,7 @@ class PlatformFile(msgspec.Struct, forbid_unknown_fields=True):
     host: dict[str, Any] = {}
     peer: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
+    sources: list[StatementSource] = []
     when: list[PlatformPart] = []
 
 
@@ -95,6 +108,7 @@ class Description:
     peer: Mapping[str, Any]
     devices: int
     values: Mapping[str, Value]
+    sources: Sequence[StatementSource]
     when: Sequence[Conditional]
     bases: Sequence[str]
     is_machine: bool
@@ -247,6 +261,7 @@ class _Loader:
             peer=peer,
             devices=file.devices or (base.devices if base else 1),
             values={name: value for name, value in values.items() if value is not None},
+            sources=[*(base.sources if base else ()), *self._sources()],
             when=[*(base.when if base else ()), *parts],
             bases=[*([file.extends] if base.is_machine else []), *base.bases] if base else (),
             is_machine=_is_machine(self._json.path),
@@ -256,7 +271,7 @@ class _Loader:
     def _fail(self, text: str, *path: str | int) -> NoReturn:
         self._json.fail(path, text)
 
-    def _checked(self, make: Any, fields: Mapping[str, Any], *path: str | int) -> None:
+    def _checked(self, make: Any, fields: Any, *path: str | int) -> None:
         try:
             make(fields)
         except WrongValue as error:
@@ -280,6 +295,11 @@ class _Loader:
             except WrongValue as error:
                 self._fail(str(error), *path, name, *error.steps)
         return values
+
+    def _sources(self) -> Iterator[StatementSource]:
+        for i, source in enumerate(self._file.sources):
+            self._checked(check_rows, source.rows, "sources", i)
+            yield source
 
     def _conditional(self, part: PlatformPart, i: int, device: Any, host: Any) -> Conditional:
         path = ("when", i)

@@ -70,9 +70,11 @@ class PlatformPrices(Prices):
         if self.platform.has(joined):
             stated = self.platform.curve(joined)
             return stated if joined in self.platform.given else self._with_changes(stated, name)
+        missing = MissingValue(self.platform, joined)
+        if self.platform.absent_under(joined):
+            raise missing
         if (price := self._derived(name)) is not None:
             return price
-        missing = MissingValue(self.platform, joined)
         if _has_substitute(*name):
             raise Unmeasured(str(missing))
         raise missing

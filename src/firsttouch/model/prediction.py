@@ -120,7 +120,7 @@ def predict(
     iterations = [1e-6 * ns for ns in loop.shown()]
     kernel_ns = pricing.terms.counts[IN_KERNELS]
     kernel_ms = 1e-6 * kernel_ns + sum(term.ms for term in terms if term.what == KERNELS and term.phase == "compute")
-    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * sum(loop.each), kernel_ms)
+    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total, kernel_ms)
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

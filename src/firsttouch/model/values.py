@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
@@ -101,11 +102,16 @@ def read_value(name: str, raw: Any, platform: str) -> Value:
         raise WrongValue("empty; say where the value is from", "source")
     if entry.how == "fitted" and not entry.rows:
         raise WrongValue("a fitted value needs 'rows', the published rows that it is fitted to")
-    for i, row in enumerate(entry.rows):
-        if row not in _rows():
-            raise WrongValue(f"there is no published row '{row}'{did_you_mean(row, _rows())}", "rows", i)
+    check_rows(entry.rows)
     ground = PlatformValue(platform, name, entry.how, entry.source, tuple(entry.rows))
     return Value(name, entry, _content(definition, entry, ground), ground)
+
+
+def check_rows(rows: Sequence[str]) -> None:
+    """Raises WrongValue if one of the rows is not published."""
+    for i, row in enumerate(rows):
+        if row not in _rows():
+            raise WrongValue(f"there is no published row '{row}'{did_you_mean(row, _rows())}", "rows", i)
 
 
 def parse_value(name: str, text: str, platform: str) -> Value:

@@ -51,6 +51,10 @@ MOST_KEPT = 256
 """The most programs that a process keeps."""
 ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
+ALIKE_ROUNDS = 256
+"""A loop of which so many rounds are equal, one after the other, is not run further: its last two rounds stand for all
+that are left, or one where they are odd, so that buffers that change places each round are where they would be.
+"""
 MOST_ITEMS = 500_000
 """The most launches and repetitions that are recorded of a loop that may wait for data."""
 WANT_OF_DATA = (ArithmeticError, LookupError, ValueError, AssertionError)
@@ -349,12 +353,15 @@ class _Gpu(Gpu):
         recorder, last, finished = self.workspace, list[Item](), 0
         recorder.item(LoopMark(begins=True))
         try:
-            for index in range(count):
+            while finished < count:
                 recorder.begin_body()
-                yield index
+                yield finished
                 recorder.item(LoopMark())
-                last, finished = recorder.end_body(), index + 1
-                append_body(recorder.settled(), last)
+                last, finished = recorder.end_body(), finished + 1
+                append_body(items := recorder.settled(), last)
+                if (more := (count - finished - 1) // 2 * 2) > 0 and _recurs(items, last):
+                    append_body(items, last, more)
+                    finished += more
         except GeneratorExit:
             if recorder.ended:
                 return
@@ -370,6 +377,12 @@ class _Gpu(Gpu):
         self.workspace.assumptions.append(
             f"the number of iterations depends on the data: {max(rounds, finished)} of at most {count} are assumed"
         )
+
+
+def _recurs(items: Sequence[Item], body: Sequence[Item]) -> bool:
+    """Whether a list ends with so many rounds of a body that the next ones are taken to be like them."""
+    end = items[-1] if items else None
+    return isinstance(end, Repeat) and end.count >= ALIKE_ROUNDS and end.body == tuple(body)
 
 
 def program_of(

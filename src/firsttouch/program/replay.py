@@ -6,11 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from firsttouch.base.errors import NotModelled
 from firsttouch.program.ledger import Ledger
 from firsttouch.program.program import Access, AwaitAll, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
 from firsttouch.program.program import Item as ProgramItem
 from firsttouch.program.steps import Step, Use
 
+MOST_ROUNDS = 100_000
+"""The most rounds of a loop that are replayed one by one, since each ends in a state of its own."""
 Prepared: TypeAlias = "tuple[Access, list[Step]]"
 """An access of a launch, and its steps, of which the use is the last."""
 
@@ -93,11 +96,13 @@ class Replay:
 
     def _play_rounds(self, count: int, play_round: Callable[[], None]) -> None:
         """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
-        it, or like these two in turn.
+        it, or like these two in turn. Raises NotModelled if none does for too long.
         """
         states: list[Hashable] = [None, None]
         began = self.done
         for number in range(count):
+            if number == MOST_ROUNDS:
+                raise NotModelled(f"a loop of {count:,} rounds, of which {MOST_ROUNDS:,} differ")
             state = (self.ledger.state(), self.state())
             if state == states[-1]:
                 self._count_rounds(self.done - began, count - number)

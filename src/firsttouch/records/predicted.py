@@ -68,6 +68,10 @@ these were not measured anywhere.
 """
 
 
+WITHOUT_EFFECT = "without effect"
+"""The `what` of a term without time. Its assumptions say on which factors of the point no prediction depends."""
+
+
 def lacking(terms: Iterable[PredictedTerm]) -> list[str]:
     """What predicted times lack, in words."""
     return assumed(term for term in terms if term.what == LEFT_OUT)

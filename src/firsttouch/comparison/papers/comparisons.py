@@ -4,6 +4,9 @@ A comparison agrees with a claim, or contradicts it, only if the interval of the
 interval, unless another one states its standard deviation. If it is no exact count either, it is taken to be uncertain
 by a factor, such that two of them differ clearly only if their ratio is above CLEAR_RATIO. A point that was measured
 once is not compared.
+
+Predictions have no noise (`noiseless`): whatever does not agree with a claim contradicts it, and equal values
+contradict a claim that they differ.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ machine differ by about as much.
 """
 ALIKE = 1.1
 """The largest ratio of values that are the same."""
+TIED = 1.01
+"""Up to this ratio, predictions are equal."""
 
 Agreement: TypeAlias = Literal["yes", "no", "unclear"]
 
@@ -68,6 +73,11 @@ class ClaimComparison(Struct, kw_only=True):
     points: list[PointIdentity]
     second: ComparedValue | None = None
     ratio: ComparedValue | None = None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether predictions are equal that a claim says differ."""
+        return self.agrees == "no" and self.ratio is not None and 1 / TIED <= self.ratio.value <= TIED
 
 
 @dataclass(frozen=True)
@@ -146,16 +156,16 @@ def _unit(counter: str) -> str:
     return ""
 
 
-def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]:
+def compared(test: Check, points: Sequence[Record], *, noiseless: bool = False) -> Iterator[ClaimComparison]:
     if isinstance(test, Compare):
-        yield from _pair_comparisons(test, points)
+        yield from _pair_comparisons(test, points, noiseless)
         return
     rows = [r for r in points if PointSelection(test.where).matches(r.factors)]
     names = _naming_factors(rows)
     if isinstance(test, Alike):
         yield from _extreme_comparisons(test, rows, names)
     elif isinstance(test, Trend):
-        yield from _trend_comparisons(test, rows, names)
+        yield from _trend_comparisons(test, rows, names, noiseless)
     elif isinstance(test, Level):
         yield from (comparison for row in rows if (comparison := _level_comparison(test, row, names)))
     elif isinstance(test, Word):
@@ -164,11 +174,11 @@ def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]
         yield from (
             comparison
             for row in rows
-            if has_repetitions(row) and (comparison := _iteration_comparison(test, row, names))
+            if has_repetitions(row) and (comparison := _iteration_comparison(test, row, names, noiseless))
         )
 
 
-def _ratio_agreement(test: Compare, ratio: Quantity) -> Agreement:
+def _ratio_agreement(test: Compare, ratio: Quantity, noiseless: bool) -> Agreement:
     low, high = ratio.low, ratio.high
     if low is None or high is None:
         return "unclear"
@@ -176,11 +186,12 @@ def _ratio_agreement(test: Compare, ratio: Quantity) -> Agreement:
         return _range_agreement(low, high, 1 / ALIKE, ALIKE)
     if test.relation == "ratio":
         return _range_agreement(low, high, test.low, test.high)
-    less, more = high < 1 and ratio.value < 1 / LEAST, low > 1 and ratio.value > LEAST
+    least = TIED if noiseless else LEAST
+    less, more = high < 1 and ratio.value < 1 / least, low > 1 and ratio.value > least
     if test.relation == "no more":
-        return "no" if more else "yes" if high <= LEAST else "unclear"
+        return "no" if more else "yes" if high <= least else "unclear"
     wanted, opposite = (less, more) if test.relation == "less" else (more, less)
-    return "yes" if wanted else "no" if opposite else "unclear"
+    return "yes" if wanted else "no" if opposite or noiseless else "unclear"
 
 
 def _range_agreement(low: float, high: float, least: float, most: float) -> Agreement:
@@ -188,7 +199,7 @@ def _range_agreement(low: float, high: float, least: float, most: float) -> Agre
     return "yes" if least <= low and high <= most else "no" if high < least or low > most else "unclear"
 
 
-def _pair_comparisons(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
+def _pair_comparisons(test: Compare, points: Sequence[Record], noiseless: bool) -> Iterator[ClaimComparison]:
     firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
     names = _naming_factors([*firsts, *seconds])
     varied = {*test.first, *test.second, *test.ignore, *_of_one_side(firsts, seconds)}
@@ -202,12 +213,15 @@ def _pair_comparisons(test: Compare, points: Sequence[Record]) -> Iterator[Claim
     growths, bases = _growth_ratios(test, [*firsts, *seconds])
     for a, b in pairs:
         x, y = (growths.get(id(r)) if test.growth else _value(test, r) for r in (a, b))
-        if x is None or y is None or (not y.value and not x.value):
+        both_zero = x is not None and y is not None and not x.value and not y.value
+        if x is None or y is None or (both_zero and not noiseless):
             continue
         of_medians = test.metric == MEDIAN and not test.growth
         ratio = _exact_ratio(x, y) if test.exact else ratio_of_points(a, b) if of_medians else ratio_of(x, y)
+        if both_zero:
+            ratio = Quantity(1.0, "", 1.0, 1.0)
         yield ClaimComparison(
-            agrees=_ratio_agreement(test, ratio),
+            agrees=_ratio_agreement(test, ratio, noiseless),
             about=_difference_in_words(a, b, names) + bases.get(id(a), "") + _missing_events(test, a, b),
             first=_as_compared_value(x),
             second=_as_compared_value(y),
@@ -289,14 +303,16 @@ def _exact_quantity(test: Check, record: Record) -> Quantity:
     return value
 
 
-def _trend_comparisons(test: Trend, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
+def _trend_comparisons(
+    test: Trend, rows: Sequence[Record], names: Sequence[str], noiseless: bool
+) -> Iterator[ClaimComparison]:
     for group in _groups(test, rows):
         ordered = sorted(group, key=lambda r: number(r, test.over))
         values = [_exact_quantity(test, r) for r in ordered]
         if not test.rises:
             values.reverse()
         whole, against = (
-            _rise_agreement(values[0], values[-1]),
+            _rise_agreement(values[0], values[-1], noiseless),
             any(_rise_agreement(a, b) == "no" for a, b in pairwise(values)),
         )
         first, last = (ordered[0], ordered[-1]) if test.rises else (ordered[-1], ordered[0])
@@ -310,8 +326,10 @@ def _trend_comparisons(test: Trend, rows: Sequence[Record], names: Sequence[str]
         )
 
 
-def _rise_agreement(a: Quantity, b: Quantity) -> Agreement:
+def _rise_agreement(a: Quantity, b: Quantity, noiseless: bool = False) -> Agreement:
     """Whether b is clearly more than a; "no" if it is clearly less."""
+    if noiseless:
+        return "yes" if b.value > TIED * a.value else "no"
     if not are_apart(a, b) or max(a.value, b.value) < LEAST * min(a.value, b.value):
         return "unclear"
     return "yes" if b.value > a.value else "no"
@@ -350,15 +368,18 @@ def _word_comparison(test: Word, record: Record, names: Sequence[str]) -> ClaimC
     )
 
 
-def _iteration_comparison(test: Iterations, record: Record, names: Sequence[str]) -> ClaimComparison | None:
+def _iteration_comparison(
+    test: Iterations, record: Record, names: Sequence[str], noiseless: bool
+) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
     times = {n: float(v) for n, v in series(record, ITERATION_TIME).items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
     if 0 not in times or not later or min(later) <= 0:
         return None
     first, slowest = times[0], max(later)
-    longer, shorter = first > CLEAR_RATIO * slowest, first < slowest / CLEAR_RATIO
-    agrees: Agreement = "yes" if longer else "no" if shorter else "unclear"
+    clear = TIED if noiseless else CLEAR_RATIO
+    longer, shorter = first > clear * slowest, first < slowest / clear
+    agrees: Agreement = "yes" if longer else "no" if shorter or noiseless else "unclear"
     if not test.longest:
         agrees = "no" if longer else "yes" if first <= ALIKE * slowest else "unclear"
     return ClaimComparison(

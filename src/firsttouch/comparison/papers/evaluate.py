@@ -167,10 +167,16 @@ class _NotTestable(Exception):
         self.why, self.command = why, command
 
 
+def noiseless_verdict(results: Results, claim: PaperClaim) -> tuple[Verdict, Sequence[ClaimComparison]]:
+    """The verdict on a claim by predictions, which have no noise, and all comparisons that it rests on."""
+    return _ClaimTests(results, predicted_for(device.name for device in results.machine.devices), True).judged(claim)
+
+
 class _ClaimTests:
     """A run's records by experiment, and its devices. predicted: 'predicted for gh200' or ''."""
 
-    def __init__(self, results: Results, predicted: str) -> None:
+    def __init__(self, results: Results, predicted: str, noiseless: bool = False) -> None:
+        self.noiseless = noiseless
         self.machine, self.done = results.machine, "predicted" if predicted else "measured"
         devices = [device for device in self.machine.devices if device.available]
         self.gpus = [d for d in devices if d.role == "gpu"]
@@ -182,7 +188,10 @@ class _ClaimTests:
         self.usable = {id(record) for record in usable}
 
     def verdict(self, claim: PaperClaim) -> Verdict:
-        """The verdict on the first device on which the claim can be tested."""
+        return self.judged(claim)[0]
+
+    def judged(self, claim: PaperClaim) -> tuple[Verdict, Sequence[ClaimComparison]]:
+        """The verdict on the first device on which the claim can be tested, and all comparisons."""
         first = self.rows[claim.rows[0]]
         verdict = Verdict(
             id=claim.id,
@@ -195,7 +204,7 @@ class _ClaimTests:
         )
         if isinstance(claim.test, Untestable):
             verdict.why = claim.test.why
-            return verdict
+            return verdict, ()
         for device in self.gpus if claim.on == "gpu" else self.hosts:
             try:
                 comparisons = self._comparisons(claim, claim.test, device)
@@ -207,9 +216,9 @@ class _ClaimTests:
             _judge_claim(verdict, claim, comparisons)
             decisive, counts = verdict.comparisons[0], (verdict.agree, verdict.contradict, verdict.unclear)
             verdict.why = decision_in_words(decisive, *counts)
-            return verdict
+            return verdict, comparisons
         verdict.why = verdict.why or "these results have no GPU"
-        return verdict
+        return verdict, ()
 
     def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
         for need in claim.needs:
@@ -225,7 +234,7 @@ class _ClaimTests:
             if reason := next(reasons, ""):
                 raise _NotTestable(reason)
             raise _NotTestable(f"not {self.done} in this run", self.command(claim, device))
-        comparisons = list(compared(test, points))
+        comparisons = list(compared(test, points, noiseless=self.noiseless))
         if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected, self.done), self.command(claim, device))

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from msgspec.structs import replace
 
 from firsttouch.base.errors import NotModelled, UsageError
 from firsttouch.comparison.papers.beside import entries
 from firsttouch.comparison.papers.calls import PointsCall, call_of
-from firsttouch.comparison.papers.comparisons import sides_of, values_of
-from firsttouch.comparison.papers.evaluate import ClaimOutcome, of_results
+from firsttouch.comparison.papers.comparisons import TIED, ClaimComparison, sides_of, values_of
+from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.validation.origins import Origins
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
-from firsttouch.comparison.validation.results import FAR_OFF, RowRole, ValidatedClaim, ValidatedRow, ValidationOutcome
-from firsttouch.records.papers.claims import Iterations, PaperClaim, Untestable
+from firsttouch.comparison.validation.results import FAR_OFF, Shares, ValidatedClaim, ValidatedRow, ValidationOutcome
+from firsttouch.records.papers.claims import Check, Iterations, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
     Correspondence,
     PaperRow,
     PublishedValue,
+    all_rows,
     are_met,
     is_bound,
     is_exception,
     stated_value,
 )
-from firsttouch.records.reading import Results
+from firsttouch.records.reading import Results, identity_of
 from firsttouch.records.schema import PEER, Factors, Record, Scalar
 from firsttouch.records.text import count
 
@@ -36,6 +38,8 @@ _AT_MOST, _AT_LEAST = ("below", "less-than"), ("more-than", "at-least")
 _OUTCOMES: Mapping[ClaimOutcome, ValidationOutcome] = {
     "holds": "right", "does not hold": "wrong", "no clear difference": "open", "not testable": "not predicted"
 }  # fmt: skip
+RATIO = "ratio"
+"""The unit of a row that states one value relative to another."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
 COUNTERS = "driver.counters"
@@ -48,32 +52,24 @@ _SAMPLES = 2
 """A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
 
 
-RowRoles: TypeAlias = Mapping[str, RowRole]
-"""The roles of the rows that values name."""
-
-
-def role_of(rows: Collection[str], roles: RowRoles) -> RowRole:
-    """The role of what rests on some rows: held if no value names any of them."""
-    named = {roles[row] for row in rows if row in roles}
-    return "fitted" if "fitted" in named else "input" if named else "held"
-
-
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> ValidatedRow:
+def validated_row(row: PaperRow, points: PlatformPoints, origins: Origins) -> ValidatedRow:
     """The prediction of a row."""
-    stated = stated_value(row)
-    if stated is None or row.here is None:
-        reason = "it says under 'here' of no measurement" if row.here is None else "it states no number"
-        role = role_of([row.name], roles)
+    stated, here = stated_value(row), row.here
+    role, role_reason = origins.role([row])
+    if stated is None or here is None:
+        reason = "it says under 'here' of no measurement" if here is None else "it states no number"
         return ValidatedRow(
-            row=row.name, says=row.says, role=role, outcome="not predicted", low=0, high=0, unit="", why=reason
-        )
+            row=row.name, says=row.says, role=role, role_reason=role_reason, outcome="not predicted", low=0, high=0,
+            unit="", why=reason,
+        )  # fmt: skip
     result = ValidatedRow(
         row=row.name,
         says=row.says,
-        role=role_of([row.name], roles),
+        role=role,
+        role_reason=role_reason,
         outcome="not predicted",
         low=stated.low,
         high=stated.high,
@@ -83,18 +79,23 @@ def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> Val
         experiment=stated.experiment,
     )
     try:
-        records = points.of(_call_of_row(row, stated, points), lambda factors: _is_of_row(row.here, factors))
+        records = points.of(_call_of_row(row, stated, points), lambda factors: _is_of_row(here, factors))
         records = [_with_kernels(record, stated.metric) for record in records]
     except UsageError as error:
         result.why = str(error)
         return result
-    corresponding = [r for r in records if row.here.matches(r.factors)]
+    corresponding = [r for r in records if here.matches(r.factors)]
     usable = [r for r in records if r.is_measured and r.metric_version == stated.metric_version]
-    predicted = list(entries(row, stated, row.here.relative_to, [r for r in usable if r in corresponding], usable))
+    predicted = list(entries(row, stated, here.relative_to, [r for r in usable if r in corresponding], usable))
     if not predicted:
         result.why = _why_not(corresponding or records, stated)
         return result
-    _judge_prediction(result, [entry.value for entry in predicted])
+    result.role, result.role_reason = origins.role(
+        [row],
+        usable[0].unit if stated.metric == MEDIAN or stated.unit == RATIO else stated.unit,
+        map(identity_of, usable),
+    )
+    judge_prediction(result, [entry.value for entry in predicted])
     best = min(predicted, key=lambda entry: abs(entry.value - (result.predicted or 0)))
     result.predicted_low, result.predicted_high, result.point = best.low, best.high, best.point
     return result
@@ -136,12 +137,24 @@ def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) 
     )
 
 
-def _judge_prediction(result: ValidatedRow, values: Sequence[float]) -> None:
+def judge_prediction(result: ValidatedRow, values: Sequence[float]) -> None:
     """Fills in how far a prediction is off; of several applications that a row covers, the one that is furthest off."""
     by_ratio = {round(ratio_to(result, value), _DIGITS): value for value in values}
     result.ratio = max(by_ratio, key=lambda ratio: max(ratio, 1 / ratio) if ratio > 0 else float("inf"))
     result.predicted = by_ratio[result.ratio]
-    result.outcome = "right" if result.factor <= FAR_OFF else "wrong"
+    result.outcome = "right" if result.factor <= FAR_OFF and _is_on_the_right_side(result) else "wrong"
+
+
+def _is_on_the_right_side(row: ValidatedRow) -> bool:
+    """Whether a prediction keeps to a bound that the row states; and a ratio to the order of the two, if it states one:
+    on the wrong side, no factor is small enough.
+    """
+    if row.qualifier in (*_AT_MOST, *_AT_LEAST):
+        return row.ratio == 1
+    value = row.predicted or 0.0
+    if row.unit != RATIO or row.low <= 1 <= row.high:
+        return True
+    return value > TIED if row.low > 1 else value < 1 / TIED
 
 
 def ratio_to(row: ValidatedRow, value: float) -> float:
@@ -166,12 +179,14 @@ def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
 # ------------------------------------------------------------------------------------------------ claims
 
 
-def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) -> ValidatedClaim:
+def validated_claim(claim: PaperClaim, points: PlatformPoints, origins: Origins) -> ValidatedClaim:
     """Whether a claim is predicted to hold."""
-    test = claim.test
+    test, rows = claim.test, [row for row in all_rows() if row.name in claim.rows]
+    role, role_reason = origins.role(rows)
     result = ValidatedClaim(
-        id=claim.id, rows=claim.rows, text=claim.text, role=role_of(claim.rows, roles), outcome="not predicted"
-    )
+        id=claim.id, rows=claim.rows, text=claim.text, role=role, role_reason=role_reason, outcome="not predicted",
+        shares=Shares(refused=1),
+    )  # fmt: skip
     if isinstance(test, Untestable):
         result.why = test.why
         return result
@@ -181,11 +196,41 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) 
     except UsageError as error:
         result.why = str(error)
         return result
-    verdict = of_results(results, [replace(claim, test=replace(test, exact=True))]).claims[0]
+    verdict, comparisons = noiseless_verdict(results, replace(claim, test=replace(test, exact=True)))
     result.outcome, result.why = _OUTCOMES[verdict.verdict], verdict.bare_why
-    if result.outcome == "not predicted" and not any(r.is_measured for r in results.records):
-        result.why = next((r.reason for r in results.records if r.reason), result.why)
+    if result.outcome == "not predicted":
+        if not any(r.is_measured for r in results.records):
+            result.why = next((r.reason for r in results.records if r.reason), result.why)
+        return result
+    compared_points = (point for comparison in comparisons for point in comparison.points)
+    result.role, result.role_reason = origins.role(rows, comparisons[0].first.unit, compared_points)
+    result.shares = shares_of(test, comparisons)
+    if (reason := claim.undecided.get(points.platform.name) or claim.undecided.get("")) is not None:
+        result.outcome, result.why = "open", f"{reason}; {result.why}"
     return result
+
+
+def shares_of(test: Check, comparisons: Sequence[ClaimComparison]) -> Shares:
+    """The parts of a claim that are predicted right, wrong, tied, and not at all. Of a claim about several programs,
+    each counts alike.
+    """
+    asked = test.where.get("app")
+    programs = asked if isinstance(asked, list) else [asked]
+    by_program = {
+        program: [c for c in comparisons if c.points[0].factors.get("app") == program] for program in programs
+    }
+    if not any(by_program.values()):
+        by_program = {None: [*comparisons]}
+    return Shares(
+        right=fmean(_part(each, lambda c: c.agrees == "yes") for each in by_program.values()),
+        wrong=fmean(_part(each, lambda c: c.agrees == "no" and not c.is_tied) for each in by_program.values()),
+        tied=fmean(_part(each, lambda c: c.is_tied) for each in by_program.values()),
+        refused=fmean(not each for each in by_program.values()),
+    )
+
+
+def _part(comparisons: Sequence[ClaimComparison], is_so: Callable[[ClaimComparison], bool]) -> float:
+    return fmean(map(is_so, comparisons)) if comparisons else 0.0
 
 
 def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable
 from statistics import fmean, median
 from typing import Literal, TypeAlias
 
@@ -13,24 +11,27 @@ from firsttouch.base.outputs import Output, Unbounded
 from firsttouch.records.schema import Struct
 
 RowRole: TypeAlias = Literal["input", "fitted", "held"]
-"""input: a value of the platform that is stated or measured names a row, which is its source. fitted: a value that is
-fitted, derived or assumed does. held: none does.
+"""held: independent; nothing in the platform's file, in the rules or in the call came from it. fitted: a value that is
+fitted to or derived from a row names it. input: another value, a statement about devices or a rule is from it, or the
+call sets its value; or it is about points of which the study states numbers that the file has.
 """
 ValidationOutcome: TypeAlias = Literal["right", "wrong", "open", "not predicted"]
-"""right, wrong: of a number, whether it is within a factor of FAR_OFF. open: values that a claim compares are within
-LEAST of each other. not predicted: no model covers it, or a value is missing.
+"""right: of a number, that it is within a factor of FAR_OFF and on the side of a bound, or of 1, that is stated; of a
+claim, that it is predicted to hold. wrong: otherwise, also where values are predicted equal that a claim says differ.
+open: the paper does not decide it. not predicted: no model covers it, or a value is missing.
 """
 FAR_OFF = 1.5
 """The factor by which a predicted number may differ from what is published before it counts as wrong."""
 
 
 class ValidatedEntry(Struct, kw_only=True):
-    """What is judged. application: whether it is about an application. why: what decides, or why there is no
-    prediction. reason: why a prediction is wrong, as far as that is known.
+    """What is judged. role_reason: why it is not held. application: whether it is about an application. why: what
+    decides, or why there is no prediction. reason: why a prediction is wrong, as far as that is known.
     """
 
     role: RowRole
     outcome: ValidationOutcome
+    role_reason: str = ""
     application: bool = False
     why: str = ""
     reason: str = ""
@@ -65,12 +66,38 @@ class ValidatedRow(ValidatedEntry, kw_only=True):
         return max(self.ratio, 1 / self.ratio) if self.ratio > 0 else math.inf
 
 
+class Shares(Struct, kw_only=True):
+    """How much of a claim, or how many claims, are predicted right, wrong, tied (equal where the paper says that values
+    differ), and refused. Of a claim about eight programs, three that agree are 3/8.
+    """
+
+    right: float = 0
+    wrong: float = 0
+    tied: float = 0
+    refused: float = 0
+
+    @property
+    def total(self) -> float:
+        return self.right + self.wrong + self.tied + self.refused
+
+    def plus(self, other: Shares) -> Shares:
+        return Shares(
+            right=self.right + other.right,
+            wrong=self.wrong + other.wrong,
+            tied=self.tied + other.tied,
+            refused=self.refused + other.refused,
+        )
+
+
 class ValidatedClaim(ValidatedEntry, kw_only=True):
-    """A claim of a paper, and whether it is predicted to hold. id, rows, text: as in `firsttouch claims`."""
+    """A claim of a paper, and whether it is predicted to hold. id, rows, text: as in `firsttouch claims`. shares: how
+    much of it is.
+    """
 
     id: str
     rows: list[str]
     text: str
+    shares: Shares
 
 
 class ErrorSummary(Struct, kw_only=True):
@@ -87,24 +114,50 @@ class ErrorSummary(Struct, kw_only=True):
     within: float | None = None
 
 
+class NumberFigures(Struct, kw_only=True):
+    """How right independent numbers are. right: how many are. wrong: how many are predicted otherwise. refused: how
+    many are not predicted. within: the part that is right, of all of them. median_factor: by how much half of those
+    that are predicted are off at most.
+    """
+
+    right: int
+    wrong: int
+    refused: int
+    within: float | None
+    median_factor: Unbounded | None
+
+    @property
+    def total(self) -> int:
+        return self.right + self.wrong + self.refused
+
+
+class IndependentFigures(Struct, kw_only=True):
+    """The three figures of a platform, or of several, by what is independent alone. orders: the number of claims that
+    are right, wrong, tied and refused; parts of claims count as such. refused, total: of numbers and orders together.
+    """
+
+    numbers: NumberFigures
+    orders: Shares
+    refused: float
+    total: float
+
+
 class ValidatedPlatform(Struct, kw_only=True):
-    """A platform, judged. values, free: how many values it has, and how many of these are fitted or assumed. fitted,
-    held: the rows that are judged, by a number or by a claim; inputs are counted as fitted. numbers: how far inputs,
-    fitted numbers, and held ones of micro-measurements and of applications, are off. right, wrong, open: the held
-    claims. sentences: the first is about free values and rows. rows, claims: those that are wrong first.
+    """A platform, judged. figures: the three that say how right it is. values, free: how many values it has, and how
+    many of these are fitted or assumed. held: the rows that judge it, by a number or by a claim. open: the claims that
+    the papers do not decide. compared: how far inputs and fitted numbers, which judge nothing, are off. rows, claims:
+    those that are wrong first.
     """
 
     platform: str
     title: str
     digest: str
+    figures: IndependentFigures
     values: int
     free: int
-    fitted: int
     held: int
-    numbers: dict[str, ErrorSummary]
-    right: int
-    wrong: int
     open: int
+    compared: dict[RowRole, ErrorSummary]
     sentences: list[str]
     rows: list[ValidatedRow]
     claims: list[ValidatedClaim]
@@ -177,40 +230,42 @@ class MeasuredJudgement(Struct, kw_only=True):
     strategies: list[ValidatedStrategy]
 
 
-class Validation(Output, frozen=True, kw_only=True, tag="firsttouch-validate/1"):
-    """What `firsttouch validate --json` prints."""
+class Validation(Output, frozen=True, kw_only=True, tag="firsttouch-validate/2"):
+    """What `firsttouch validate --json` prints. figures: of all platforms together."""
 
+    figures: IndependentFigures | None = None
     platforms: list[ValidatedPlatform]
     measured: list[MeasuredJudgement] = []
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The rows and claims of a platform."""
+def independent_figures(rows: Iterable[ValidatedRow], claims: Iterable[ValidatedClaim]) -> IndependentFigures:
+    """The figures over what is held; claims that the papers do not decide are left out."""
+    held_rows = [row for row in rows if row.role == "held"]
+    predicted = [row for row in held_rows if row.outcome != "not predicted"]
+    right = sum(row.outcome == "right" for row in held_rows)
+    numbers = NumberFigures(
+        right=right,
+        wrong=len(predicted) - right,
+        refused=len(held_rows) - len(predicted),
+        within=right / len(held_rows) if held_rows else None,
+        median_factor=median(row.factor for row in predicted) if predicted else None,
+    )
+    orders = Shares()
+    for claim in claims:
+        if claim.role == "held" and claim.outcome != "open":
+            orders = orders.plus(claim.shares)
+    return IndependentFigures(
+        numbers=numbers,
+        orders=orders,
+        refused=numbers.refused + orders.refused,
+        total=numbers.total + orders.total,
+    )
 
-    rows: Sequence[ValidatedRow]
-    claims: Sequence[ValidatedClaim]
 
-    @cached_property
-    def numbers(self) -> dict[str, ErrorSummary]:
-        predicted_rows = [row for row in self.rows if row.ratio is not None]
-        held_rows = [row for row in predicted_rows if row.role == "held"]
-        return {
-            "inputs": error_summary(row.factor for row in predicted_rows if row.role == "input"),
-            "fitted": error_summary(row.factor for row in predicted_rows if row.role == "fitted"),
-            "micro-measurements": error_summary(row.factor for row in held_rows if not row.application),
-            "applications": error_summary(row.factor for row in held_rows if row.application),
-        }
-
-    def names(self, *roles: RowRole) -> set[str]:
-        """The rows of some roles that are judged, by a number or by a claim."""
-        names = {row.row for row in self.rows if row.role in roles and row.outcome != "not predicted"}
-        names |= {n for c in self.claims if c.role in roles and c.outcome != "not predicted" for n in c.rows}
-        return names
-
-    def count(self, outcome: ValidationOutcome) -> int:
-        """The held claims of an outcome."""
-        return sum(claim.outcome == outcome and claim.role == "held" for claim in self.claims)
+def held_names(rows: Iterable[ValidatedRow], claims: Iterable[ValidatedClaim]) -> set[str]:
+    """The rows that are held and predicted, by a number or by a claim."""
+    names = {row.row for row in rows if row.role == "held" and row.outcome != "not predicted"}
+    return names | {n for c in claims if c.role == "held" and c.outcome != "not predicted" for n in c.rows}
 
 
 def error_summary(factors: Iterable[float]) -> ErrorSummary:

@@ -11,7 +11,7 @@ from firsttouch.base.errors import did_you_mean
 from firsttouch.comparison.papers.comparisons import values_of
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
-from firsttouch.model.documents import JsonFile, JsonPath, place_of
+from firsttouch.model.documents import JsonFile, JsonPath, open_document, place_of
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import APPLICATIONS, Correspondence, Paper, PaperRow, papers
@@ -25,7 +25,7 @@ class RowsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        file = JsonFile(path, str(path), "a file of published rows")
+        file = open_document(path, str(path), "a file of published rows")
         try:
             self.paper = msgspec.convert(file.value, Paper)
         except msgspec.ValidationError as error:

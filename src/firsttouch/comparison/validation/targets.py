@@ -5,32 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from firsttouch.comparison.validation.results import RowRole, ValidatedPlatform, error_summary
+from firsttouch.comparison.validation.results import (
+    IndependentFigures,
+    ValidatedPlatform,
+    error_summary,
+    independent_figures,
+)
 
-TargetUnit: TypeAlias = Literal["error", "factor", "part"]
-"""error, factor: by what numbers may be off at most, said as a part of them or as it is. part: of the numbers or claims
-that are right, at least.
-"""
+TargetUnit: TypeAlias = Literal["error", "part"]
+"""error: by what numbers may be off at most, as a part of them. part: of what is right, at least."""
 TARGETS: Mapping[str, tuple[TargetUnit, float]] = {
+    "numbers within": ("part", 0.6),
+    "orders right": ("part", 0.8),
     "fitted mean": ("error", 1.1),
-    "micro median": ("error", 1.15),
-    "micro within": ("part", 0.9),
-    "applications within": ("part", 0.7),
-    "applications worst": ("factor", 3.0),
-    "claims right": ("part", 0.9),
 }
-"""What is to be reached: of fitted numbers, of held ones of micro-measurements and of applications, where within means
-by a factor of FAR_OFF, and of held claims.
+"""What is to be reached: of independent numbers and orders, those that are refused counted as not right; and of fitted
+numbers.
 """
 
 
 class JudgedTarget(NamedTuple):
-    """A target and what is reached. right, decided: of claims, how many."""
+    """A target and what is reached."""
 
     name: str
     value: float
-    right: int = 0
-    decided: int = 0
 
     @property
     def unit(self) -> TargetUnit:
@@ -45,24 +43,22 @@ class JudgedTarget(NamedTuple):
         return self.value < self.bound if self.unit == "part" else self.value > self.bound
 
 
+def figures_of(validated: Collection[ValidatedPlatform]) -> IndependentFigures:
+    """The three figures over several platforms."""
+    return independent_figures(
+        (row for platform in validated for row in platform.rows),
+        (claim for platform in validated for claim in platform.claims),
+    )
+
+
 def judged_targets(validated: Collection[ValidatedPlatform]) -> list[JudgedTarget]:
     """What is reached of each target; those without anything that they are about are left out."""
-    judged = [JudgedTarget(name, value) for name, value in _values(validated) if value is not None]
-    right, wrong = sum(p.right for p in validated), sum(p.wrong for p in validated)
-    if decided := right + wrong:
-        judged.append(JudgedTarget("claims right", right / decided, right, decided))
-    return judged
+    return [JudgedTarget(name, value) for name, value in _values(validated) if value is not None]
 
 
 def _values(validated: Collection[ValidatedPlatform]) -> Iterator[tuple[str, float | None]]:
-    def errors(role: RowRole, *application: bool) -> list[float]:
-        rows = (row for platform in validated for row in platform.rows if row.ratio is not None)
-        return [row.factor for row in rows if row.role == role and row.application in application]
-
-    yield "fitted mean", error_summary(errors("fitted", False, True)).mean
-    micro = error_summary(errors("held", False))
-    yield "micro median", micro.median
-    yield "micro within", micro.within
-    applications = error_summary(errors("held", True))
-    yield "applications within", applications.within
-    yield "applications worst", applications.worst
+    figures = figures_of(validated)
+    yield "numbers within", figures.numbers.within
+    yield "orders right", figures.orders.right / figures.orders.total if figures.orders.total else None
+    fitted = (row for platform in validated for row in platform.rows if row.role == "fitted" and row.ratio is not None)
+    yield "fitted mean", error_summary(row.factor for row in fitted).mean

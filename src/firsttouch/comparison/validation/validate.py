@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,21 +11,24 @@ import msgspec
 
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.validation.measured import judged_by_runs
+from firsttouch.comparison.validation.origins import Origins, values_of
 from firsttouch.comparison.validation.points import PlatformPoints
 from firsttouch.comparison.validation.published import validated_claim, validated_row
 from firsttouch.comparison.validation.results import (
-    Judged,
     RowRole,
     ValidatedPlatform,
     ValidatedRow,
     Validation,
     ValidationOutcome,
+    error_summary,
+    held_names,
+    independent_figures,
 )
 from firsttouch.comparison.validation.rows_file import RowsFile
+from firsttouch.comparison.validation.targets import figures_of
 from firsttouch.comparison.validation.tried import judged_by_tries
 from firsttouch.comparison.validation.wording import measured_sentences, platform_sentences, summary_of
 from firsttouch.model.platform import Platform, platform_names, platform_of
-from firsttouch.model.values import ValueEntry
 from firsttouch.records.papers.claims import PaperClaim, all_claims
 from firsttouch.records.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
 from firsttouch.records.text import join_names
@@ -34,8 +37,6 @@ FILE = files("firsttouch.comparison.validation") / "data" / "wrong.json"
 """Why predictions are wrong, by platform and row or claim."""
 FREE = ("fitted", "assumed")
 """How values are known that nothing outside of the model determines."""
-GIVEN = ("stated", "measured")
-"""How values are known that restate the rows which they name."""
 _FIRST: Mapping[ValidationOutcome, int] = {"wrong": 0, "open": 1, "right": 2, "not predicted": 3}
 
 
@@ -87,32 +88,32 @@ def _model_names(some: Iterable[Paper]) -> list[str]:
 
 def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Iterable[PaperClaim]) -> ValidatedPlatform:
     """A platform, judged by rows and claims."""
-    entries, points = list(_entries(platform)), PlatformPoints(platform)
-    roles: dict[str, RowRole] = {row: "input" for entry in entries for row in entry.rows}
-    roles |= {row: "fitted" for entry in entries for row in entry.rows if entry.how not in GIVEN}
-    of_rows = [validated_row(each, points, roles) for each in rows]
-    of_claims = [validated_claim(claim, points, roles) for claim in claims]
+    points, origins = PlatformPoints(platform), Origins(platform)
+    of_rows = [validated_row(each, points, origins) for each in rows]
+    of_claims = [validated_claim(claim, points, origins) for claim in claims]
     reasons = why_wrong().get(platform.name, {}) if not platform.changes else {}
     named = [*((row.row, row) for row in of_rows), *((claim.id, claim) for claim in of_claims)]
     for name, entry in named:
         if entry.outcome == "wrong":
             entry.reason = reasons.get(name, "")
-    judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
+    values = [*values_of(platform)]
+    roles: tuple[RowRole, ...] = ("input", "fitted")
     return ValidatedPlatform(
         platform="@".join([platform.name, *platform.changes]),
         title=platform.title,
         digest=platform.digest,
-        values=len(entries),
-        free=sum(entry.how in FREE for entry in entries),
-        fitted=len(judged.names("input", "fitted")),
-        held=len(judged.names("held")),
-        numbers=judged.numbers,
-        right=judged.count("right"),
-        wrong=judged.count("wrong"),
-        open=judged.count("open"),
+        figures=independent_figures(of_rows, of_claims),
+        values=len(values),
+        free=sum(value.entry.how in FREE for value in values),
+        held=len(held_names(of_rows, of_claims)),
+        open=sum(claim.outcome == "open" for claim in of_claims),
+        compared={
+            role: error_summary(row.factor for row in of_rows if row.role == role and row.ratio is not None)
+            for role in roles
+        },
         sentences=[],
-        rows=[*judged.rows],
-        claims=[*judged.claims],
+        rows=sorted(of_rows, key=_worst_row_first),
+        claims=sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]),
     )
 
 
@@ -120,13 +121,6 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
 def why_wrong() -> Mapping[str, Mapping[str, str]]:
     """Why predictions are wrong, by platform and row (PAPER/ID) or claim."""
     return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, str]])
-
-
-def _entries(platform: Platform) -> Iterator[ValueEntry]:
-    """The values of a platform, also those that it has under conditions only."""
-    described = platform.description
-    for values in (described.values, *(part.values for part in described.when)):
-        yield from (value.entry for value in values.values() if value is not None)
 
 
 def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
@@ -163,4 +157,4 @@ def validation(
     platforms = validated_platforms(names, rows_file)
     for platform in platforms:
         platform.sentences = [*platform_sentences(platform)]
-    return Validation(summary=summary_of(platforms), platforms=platforms)
+    return Validation(summary=summary_of(platforms), figures=figures_of(platforms), platforms=platforms)

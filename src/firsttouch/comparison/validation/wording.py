@@ -3,99 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from firsttouch.base.units import format_number
 from firsttouch.comparison.validation.results import (
     FAR_OFF,
     ErrorSummary,
+    IndependentFigures,
     MeasuredJudgement,
+    RowRole,
     ValidatedClaim,
     ValidatedPlatform,
     ValidatedRow,
 )
-from firsttouch.comparison.validation.targets import JudgedTarget, judged_targets
-from firsttouch.records.text import count, number, percent, quantity
+from firsttouch.comparison.validation.targets import JudgedTarget, figures_of, judged_targets
+from firsttouch.records.text import count, percent, quantity
 
-_TITLES = {"inputs": "Published numbers that are inputs", "fitted": "Fitted numbers"}
-_TARGETS: Mapping[Sequence[str], str] = {
-    ("fitted mean",): "Fitted numbers: mean error {}.",
-    ("micro median", "micro within"): (
-        f"Held-out micro-measurements: median error {{}}, {{}} within a factor of {FAR_OFF}."
-    ),
-    ("applications within", "applications worst"): (
-        f"Held-out numbers of applications: {{}} within a factor of {FAR_OFF}, the worst off by {{}}."
-    ),
-    ("claims right",): "Held-out claims: {} right, {right} of {decided}.",
+_TITLES: Mapping[RowRole, str] = {"input": "Published numbers that are inputs", "fitted": "Fitted numbers"}
+_TARGETS: Mapping[str, str] = {
+    "numbers within": f"Independent numbers within a factor of {FAR_OFF}: {{}}.",
+    "orders right": "Independent orders right: {}.",
+    "fitted mean": "Fitted numbers: mean error {}.",
 }
 """The sentences on targets, by their names."""
-_ROLES: Mapping[str, str] = {"input": "input", "fitted": "fitted", "held": "held out"}
+_ROLES: Mapping[str, str] = {"input": "input", "fitted": "fitted", "held": "independent"}
 """The roles of rows, in words."""
 
 
 def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
-    """What validation found, in a sentence, and of several platforms what is reached of each target."""
-    rows = [row for platform in platforms for row in platform.rows if row.ratio is not None]
-    claims = [claim for platform in platforms for claim in platform.claims if claim.outcome != "not predicted"]
-    wrong = sum(len(platform.entries("wrong")) for platform in platforms)
-    first = (
-        f"{count(len(platforms), 'platform')}: {number(len(rows))} published numbers and {number(len(claims))} claims "
-        f"are predicted, {wrong} of them wrong."
-    )
-    return " ".join([first, *(target_sentences(judged_targets(platforms)) if len(platforms) > 1 else ())])
+    """What validation found: the three figures, and of several platforms what is reached of each target."""
+    sentences = [*figure_sentences(figures_of(platforms))]
+    if len(platforms) > 1:
+        sentences = [f"{count(len(platforms), 'platform')}.", *sentences, *target_sentences(judged_targets(platforms))]
+    return " ".join(sentences)
+
+
+def figure_sentences(figures: IndependentFigures) -> Iterator[str]:
+    """The three figures, a sentence for each that is about anything."""
+    numbers, orders = figures.numbers, figures.orders
+    if numbers.total:
+        median = numbers.median_factor
+        off = "" if median is None else f"; those predicted are off by a factor of {_factor(median)} in the median"
+        yield (
+            f"Independent numbers: {numbers.right} of {numbers.total} within a factor of {FAR_OFF}, {numbers.wrong} "
+            f"not, {numbers.refused} not predicted{off}."
+        )
+    if orders.total:
+        right, wrong, tied, refused, total = (
+            number_of_claims(n) for n in (orders.right, orders.wrong, orders.tied, orders.refused, orders.total)
+        )
+        yield (
+            f"Independent orders: {right} of {total} right, {wrong} wrong, {tied} predicted as equal, {refused} not "
+            "predicted."
+        )
+    if figures.total:
+        refused, total = number_of_claims(figures.refused), number_of_claims(figures.total)
+        yield f"Refused: {refused} of {total} independent numbers and orders."
+
+
+def number_of_claims(n: float) -> str:
+    """A number of claims, of which parts count."""
+    return f"{n:.1f}".removesuffix(".0")
+
+
+def _factor(factor: float) -> str:
+    return format_number(factor) if math.isfinite(factor) else "infinity"
 
 
 def target_sentences(judged: Iterable[JudgedTarget]) -> Iterator[str]:
     """What is reached of each target."""
-    by_name = {target.name: target for target in judged}
-    for names, text in _TARGETS.items():
-        if targets := [by_name[name] for name in names if name in by_name]:
-            last = targets[-1]
-            yield text.format(*map(_target_in_words, targets), right=last.right, decided=last.decided)
+    for target in judged:
+        yield _TARGETS[target.name].format(_target_in_words(target))
 
 
 def _target_in_words(target: JudgedTarget) -> str:
     missed = ": missed" if target.is_missed else ""
     if target.unit == "part":
         return f"{percent(target.value)} (target {percent(target.bound)}{missed})"
-    if target.unit == "error":
-        return f"{percent(target.value - 1)}, target {percent(target.bound - 1)}{missed}"
-    return f"a factor of {format_number(target.value, 3)}, target {target.bound:g}{missed}"
+    return f"{percent(target.value - 1)} (target {percent(target.bound - 1)}{missed})"
 
 
 def platform_sentences(judged: ValidatedPlatform) -> Iterator[str]:
     """What the judgement is, the most important first."""
+    yield from figure_sentences(judged.figures)
     chosen = (
         f"{count(judged.free, 'value')} of {judged.platform} {'is' if judged.free == 1 else 'are'} fitted or assumed"
     )
-    held_rows = count(judged.held, "published row")
-    if judged.free > judged.held:
-        yield f"{chosen}, but only {held_rows} {'was' if judged.held == 1 else 'were'} held out to check it."
-    else:
-        yield f"{chosen}, and {held_rows} {'was' if judged.held == 1 else 'were'} held out to check it."
-    for number_kind, errors in judged.numbers.items():
+    verb = "judges" if judged.held == 1 else "judge"
+    link = ", but only" if judged.free > judged.held else ", and"
+    yield f"{chosen}{link} {count(judged.held, 'independent published row')} {verb} it."
+    if judged.open:
+        yield f"{count(judged.open, 'claim')} {'is' if judged.open == 1 else 'are'} not decided by the paper."
+    for role, errors in judged.compared.items():
         if errors.numbers:
-            yield _error_sentence(number_kind, errors)
-    decided = judged.right + judged.wrong
-    if decided or judged.open:
-        yield (
-            f"Held-out claims: {judged.right} of {decided} {'is' if judged.right == 1 else 'are'} predicted right, and "
-            f"for {judged.open} more the prediction shows no clear difference."
-        )
-    if missing := len(judged.entries("not predicted")):
-        total = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
-        yield f"{missing} of {total} {'is' if missing == 1 else 'are'} not predicted."
+            yield _error_sentence(role, errors)
 
 
-def _error_sentence(number_kind: str, errors: ErrorSummary) -> str:
-    title = _TITLES.get(number_kind, f"Held-out numbers of {number_kind}")
+def _error_sentence(role: RowRole, errors: ErrorSummary) -> str:
     assert errors.median is not None
     assert errors.worst is not None
     assert errors.within is not None
-    worst = format_number(errors.worst) if math.isfinite(errors.worst) else "infinity"
     return (
-        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and of {worst} at "
-        f"worst; {percent(errors.within)} are within a factor of {FAR_OFF}."
+        f"{_TITLES[role]}, which judge nothing: {errors.numbers}, off by a factor of {format_number(errors.median)} in "
+        f"the median and of {_factor(errors.worst)} at worst."
     )
 
 
@@ -135,9 +145,10 @@ def measured_sentences(judged: MeasuredJudgement) -> Iterator[str]:
 
 def entry_in_words(entry: ValidatedRow | ValidatedClaim) -> str:
     """An entry that is predicted, with its role."""
+    role = f"{_ROLES[entry.role]}{': ' if entry.role_reason else ''}{entry.role_reason}"
     if isinstance(entry, ValidatedClaim):
-        return f"{entry.id} ({_ROLES[entry.role]}): {entry.text}; {entry.why}"
-    return f"{entry.row} ({_ROLES[entry.role]}): {entry.says} {_predicted(entry)}"
+        return f"{entry.id} ({role}): {entry.text}; {entry.why}"
+    return f"{entry.row} ({role}): {entry.says} {_predicted(entry)}"
 
 
 def _predicted(row: ValidatedRow) -> str:

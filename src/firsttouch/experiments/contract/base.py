@@ -339,6 +339,13 @@ class Experiment:
     """In which process its points are measured."""
     counting: CountingRules | str = "the vendor's counters are not offered for this experiment"
     """How --counters counts its points with the vendor's profiler; or why it does not."""
+    without_effect: ClassVar[Mapping[str, str]] = {}
+    """Factors that change no prediction, as it should be, each with the reason, which the records of predictions state.
+    """
+    not_followed: ClassVar[Mapping[str, str]] = {}
+    """Factors that change no prediction, although they may change measurements; as without_effect. Any other condition
+    that a prediction does not follow, it refuses by name.
+    """
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.

@@ -13,14 +13,8 @@ from firsttouch.records.schema import Scalar
 LINK: tuple[Direction, Direction] = ("h2d", "d2h")
 
 
-def copies(
-    prices: Prices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool, in_memory: bool
-) -> Answer:
-    """Copies between host and device, or within either. whole: each is one copy, neither split nor pipelined.
-    in_memory: no cache holds the bytes.
-    """
-    if not whole:
-        raise NotModelled("copies that are split over streams or pipelined")
+def copies(prices: Prices, *, direction: str, engine: str, allocator: str, nbytes: int, in_memory: bool) -> Answer:
+    """Copies between host and device, or within either, each as a whole. in_memory: no cache holds the bytes."""
     if direction == "d2d" and engine == "kernel" and not in_memory:
         raise NotModelled("copies by kernels of bytes that caches may hold")
     price = _price(prices, direction, engine, allocator)

@@ -226,20 +226,21 @@ def own_stream(
 def peer_copy(
     platform: Platform, *, engine: str, allocators: Sequence[str], first: str, both: bool, nbytes: int
 ) -> Answer:
-    """Copies to or from memory of another device, in GB/s, by allocators that are alike on both sides. first: the agent
-    that touches the memory first.
+    """Copies to or from memory of another device, in GB/s. Between memory of two kinds they take as long as those of
+    the slower kind. allocators: of both sides. first: the agent that touches the memory first.
     """
-    if len(set(allocators)) > 1:
-        raise NotModelled("copies between memory of two kinds")
     if both:
         raise NotModelled("copies both ways at once")
-    name = f"peer.copy.{engine}.{allocators[0]}"
-    touched = f"{name}.gpu_touched"
-    curve = platform.curve(touched if first == "gpu" and platform.has(touched) else name)
+    curves = []
+    for allocator in dict.fromkeys(allocators):
+        name = f"peer.copy.{engine}.{allocator}"
+        touched = f"{name}.gpu_touched"
+        curves.append(platform.curve(touched if first == "gpu" and platform.has(touched) else name))
+    slowest = max(curves, key=lambda curve: curve.of(nbytes).value)
     counters: dict[str, Scalar] = {}
     lone = f"peer.lone_copy.{engine}.{allocators[0]}"
-    if platform.has(lone):
-        time = at(platform.curve(lone), nbytes)
+    if len(curves) == 1 and platform.has(lone):
+        time = platform.curve(lone).of(nbytes)
         parts = (("", time.value), ("_low", time.low), ("_high", time.high))
         counters = {f"latency{part}_us": ns / 1e3 for part, ns in parts}
-    return Answer(*rate(nbytes, curve.of(nbytes)), counters, grounds=curve.grounds)
+    return Answer(*rate(nbytes, slowest.of(nbytes)), counters, grounds=slowest.grounds)

@@ -113,7 +113,8 @@ class PaperClaim(Struct):
     id: unique. rows: the names of the rows that state it, "PAPER/ID", the first one's paper and section being the
     claim's. text: the claim in a sentence without its full stop, in our words. on: whose records are tested, a GPU's
     or those of the host alone. needs: properties of the hardware. holds_for: how many comparisons must agree, "all",
-    "most" or "some". options: what a call needs besides the factors. test: how it is tested.
+    "most" or "some". options: what a call needs besides the factors. test: how it is tested. undecided: why the paper
+    does not decide it, by the name of the model of a machine, or "" for all.
     """
 
     id: str
@@ -124,6 +125,7 @@ class PaperClaim(Struct):
     needs: list[Need] = []
     holds_for: Literal["all", "most", "some"] = "all"
     options: str = ""
+    undecided: dict[str, str] = {}
 
 
 @cache

@@ -65,7 +65,8 @@ class Correspondence(Struct):
     the factors by which the other point of a ratio differs. scale, offset: what turns the paper's value into ours,
     offset + scale * value. value: our word for a text. assumed: what the paper leaves open and how it is read here.
     exceeds_memory: whether the data of the application exceed the memory of the GPU. options: what a call needs besides
-    the factors, such as the size of the study.
+    the factors, such as the size of the study. set_by_call: how the call itself sets the value, so that it judges no
+    prediction.
     """
 
     experiment: str
@@ -80,6 +81,7 @@ class Correspondence(Struct):
     assumed: str = ""
     exceeds_memory: bool = False
     options: str = ""
+    set_by_call: str = ""
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
         """True if a point with these factors is one that the row corresponds to."""
