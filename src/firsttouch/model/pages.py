@@ -19,6 +19,7 @@ from firsttouch.model.rules.eviction import keeps_mapping
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
+    FAULTS_OF_BLOCK,
     THRESHOLD,
     Destination,
     Policy,
@@ -66,9 +67,8 @@ class Order(NamedTuple):
 
 
 IN_ORDER, SCATTERED = Order(), Order(0)
-PARALLEL = Order(0, at_once=2)
-"""Of a parallel kernel: with two faults of a block served together, migration's parallel touches have about as many
-services and copies a block as its events show."""
+PARALLEL = Order(0, at_once=FAULTS_OF_BLOCK)
+"""Of a parallel kernel."""
 
 
 class Kind(NamedTuple):
