@@ -7,12 +7,15 @@ from functools import cache
 
 import pytest
 
+from firsttouch.apps import all_apps
+from firsttouch.harness.app import solve
 from firsttouch.model.costs import assumptions
 from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import load_platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.prices import WHOLE_BLOCKS
 from firsttouch.model.terms import Term
+from firsttouch.program.dry_run import program_of
 from firsttouch.program.patterns import program_for, settings_for
 from firsttouch.program.program import Access, Block, Launch, Program
 from firsttouch.program.strategies import STRATEGIES
@@ -60,6 +63,25 @@ def test_buffers_that_a_kernel_goes_through_side_by_side_share_batches_of_faults
     assert faults_of_one_kernel([GIB // 2, GIB // 2]) == pytest.approx(alone - batches / 2)
     assert faults_of_one_kernel([GIB // 4] * 4) == pytest.approx(alone - batches * 3 / 4)
     assert faults_of_one_kernel([GIB, 4 << 20]) > alone
+
+
+@pytest.mark.parametrize(("nbytes", "blocks"), [(64 << 20, 32), (GIB, 128)])
+def test_faults_on_many_blocks_at_once_share_batches(nbytes: int, blocks: int) -> None:
+    """A batch has 256 faults, and two of each block."""
+    every = (Access(0, 0, nbytes, True, True),)
+    times = {}
+    for strided in (False, True):
+        block = Block("matrix", nbytes, "inout", "both", starts_on="cpu", strided=strided)
+        program = Program("one kernel", (block,), (Launch("cpu", every),), (Launch("gpu", every),))
+        found = estimate(program, STRATEGIES["managed"], prices())
+        times[strided] = sum(t.ms for t in found if t.what == "faults of the GPU on pages that are on the CPU")
+    batches = prices()["gpu_batches", "managed"].of(nbytes).value * 1e-6
+    assert times[True] == pytest.approx(times[False] - batches * (1 - 1 / blocks))
+
+
+def test_an_application_says_through_which_buffers_its_kernels_go_by_columns() -> None:
+    lud = all_apps()["lud"]
+    assert [b.name for b in program_of(lud, solve(lud, 64 << 20)).blocks if b.strided] == ["a"]
 
 
 def test_a_buffer_that_a_kernel_has_alone_takes_no_batches_of_faults() -> None:

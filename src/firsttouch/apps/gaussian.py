@@ -29,6 +29,7 @@ class Gaussian(App):
         "default": {"n": 16, "iterations": 15},
         "bytes": {"iterations": 1024},
     }
+    strided = ("a", "m")  # each step begins with a column
     n: int
     iterations: int
 

@@ -23,6 +23,7 @@ class Lud(App):
     pattern = "in place on the GPU, overwrites its input"
     sizes = {"tiny": {"n": 320}, "default": {"n": 256}}
     multiple = SIDE
+    strided = ("a",)  # each step has a column of tiles
     n: int
 
     a = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")

@@ -37,6 +37,7 @@ class Nw(App):
     source = "Rodinia (Che et al., IISWC 2009), nw (needle); its 16 x 16 tiles replaced by 64 x 64"
     pattern = "wavefront in place, little parallelism at both ends"
     sizes = {"tiny": {"n": 300, "penalty": 10}, "default": {"n": 2048, "penalty": 10}}
+    strided = ("ref", "score")  # the tiles of an anti-diagonal
     n: int
     penalty: int
 

@@ -88,6 +88,7 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("published.as_stated", Mapping, "a mapping"),
     ("published.memory", (Mapping, type(None)), "a mapping or None"),
     ("tiled", (tuple, list), "a tuple of names"),
+    ("strided", (tuple, list), "a tuple of names"),
     ("more_kernels", (tuple, list), "a tuple of names"),
 )
 """What an application declares besides its buffers: name, type, and what is accepted."""
@@ -193,6 +194,9 @@ class App:
     tiled: ClassVar[Sequence[str]] = ()
     """Buffers that compute() processes with gpu.tiles, so that they can be streamed under a budget. All must have the
     same number of rows."""
+    strided: ClassVar[Sequence[str]] = ()
+    """Buffers through which kernels go by columns, in no order or along a wavefront, so that the GPU faults on many
+    blocks of 2 MiB at once, which its driver serves together."""
     kernel_text: ClassVar[str] = ""
     """Source of the kernels, if they are not in a file next to the module."""
     more_kernels: ClassVar[Sequence[str]] = ()
@@ -226,7 +230,9 @@ class App:
         if unknown := {*cls.grows.split(), *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
         advices, memory = (cls.published.advice, cls.published.as_stated), cls.published.memory or {}
-        if unknown := {*cls.tiled, *itertools.chain(*advices), *memory} - {spec.name for spec in cls.buffers()}:
+        if unknown := {*cls.tiled, *cls.strided, *itertools.chain(*advices), *memory} - {
+            spec.name for spec in cls.buffers()
+        }:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])

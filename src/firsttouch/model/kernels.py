@@ -212,11 +212,12 @@ def tiny_of(app: Callable[[Params], Declares]) -> Params:
 
 @cache
 def digest_of(app: Callable[[Params], Declares]) -> str:
-    """The digest of an application's kernels and of what it declares at size tiny."""
+    """The digest of an application's kernels and of what it declares at size tiny, but for how its faults spread."""
     tiny = tiny_of(app)
     kernels = [" ".join(file.text.split()) for file in app(tiny).kernel_files()]
     program = program_of(app, tiny)
-    declared = encode_json([program.blocks, program.initialise, program.compute])
+    blocks = [msgspec.structs.replace(block, strided=False) for block in program.blocks]
+    declared = encode_json([blocks, program.initialise, program.compute])
     return hashlib.sha256(encode_json(kernels) + declared).hexdigest()[:16]
 
 

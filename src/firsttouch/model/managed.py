@@ -147,15 +147,18 @@ class ManagedMemory:
         order: how each thread goes through its part. stride: only one page in as many bytes is touched.
         """
         pages, access = self.buffers[buffer], _Touch(agent, writes, order)
-        if order.variant is not None and parts:
-            parts = [(min(a for a, _ in parts), max(b for _, b in parts))]
-        if not parts or not self._faults(pages, access, min(a for a, _ in parts), max(b for _, b in parts)):
+        if not parts:
             return
-        whole, segments = split_blocks(parts, pages.kind)
+        whole = parts[0] if len(parts) == 1 else (min(a for a, _ in parts), max(b for _, b in parts))
+        if not self.faults(buffer, agent, *whole, writes):
+            return
+        if order.variant is not None:
+            parts = [whole]
+        blocks, segments = split_blocks(parts, pages.kind)
         every_page = filled(pages.kind.leaves)
         if stride > pages.kind.page:
             every_page = sum(1 << page for page in range(0, pages.kind.leaves, stride // pages.kind.page))
-        for first, end in whole:
+        for first, end in blocks:
             self._sweep(buffer, first, end, access, every_page, moves, evicted)
         for block, several in segments.items():
             leaves, state = pages.leaves(block), self._state(pages, block)
@@ -169,17 +172,14 @@ class ManagedMemory:
             self._settle(buffer, block, block + 1, state, after, evicted)
             moves.add(counts)
 
-    def _faults(self, pages: BufferPages, access: _Touch, start: int, end: int) -> bool:
+    def faults(self, buffer: int, agent: Agent, start: int, end: int, writes: bool) -> bool:
         """Whether an agent may fault on a page of the blocks of bytes [start, end)."""
-        agent, writes, _ = access
-        first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
-        return any(missing(s, agent, filled(pages.leaves(a)), writes) for a, _, s in pages.pieces(first, last))
-
-    def is_there(self, buffer: int, start: int, end: int) -> bool:
-        """Whether all pages of a buffer's bytes [start, end) are in the GPU's memory."""
         pages = self.buffers[buffer]
         first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
-        return all(state.gpu == filled(pages.leaves(a)) for a, _, state in pages.pieces(first, last))
+        for block, _, state in pages.pieces(first, last):
+            if missing(state, agent, filled(pages.leaves(block)), writes):
+                return True
+        return False
 
     def _state(self, pages: BufferPages, block: int) -> BlockState:
         return next(pages.pieces(block, block + 1))[2]

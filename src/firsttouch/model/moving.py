@@ -14,6 +14,7 @@ from firsttouch.model.page_steps import CountingSettings, PageSteps, stated_sett
 from firsttouch.model.pages import BufferPages, Counts
 from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import IN_KERNELS, NEW_GPU_PAGES, NO_ACCESS, NO_LAUNCH, Pricing
+from firsttouch.model.rules.uvm import BLOCK_BYTES, blocks_at_once
 from firsttouch.program import steps
 from firsttouch.program.program import SEQUENCE, Access, Launch, Program
 from firsttouch.program.ranges import Ranges
@@ -116,7 +117,9 @@ class Moving(Pricing):
         for (step, access), missing, there, each in zip(uses, absent, reached, moves, strict=True):
             start = self.terms.time_of(self.phase)
             self._price_across(step, access, there + each.counts.mapped * self.page)
-            self.price_gpu_faults(step, access, each.counts, missing, beside)
+            strided = self.program.blocks[step.buffer].strided
+            at_once = beside * (blocks_at_once(-(-missing // BLOCK_BYTES)) if strided else 1)
+            self.price_gpu_faults(step, access, each.counts, missing, at_once)
             later = self.iterations.later
             if access.passes < 1 and self.current.kernel == SEQUENCE:  # later ones use the rest
                 later.put(step.buffer, self.terms.time_of(self.phase) - start)
@@ -150,8 +153,8 @@ class Moving(Pricing):
             self.terms.add(self.phase, f"use of {self.name} memory across the link", price, nbytes)
             self.crossed += price.of(nbytes)
 
-    def price_gpu_faults(self, step: steps.Use, access: Access, counts: Counts, missing: int, beside: float) -> None:
-        """missing: bytes of the use that were not on the GPU. beside: see _side_by_side."""
+    def price_gpu_faults(self, step: steps.Use, access: Access, counts: Counts, missing: int, at_once: float) -> None:
+        """missing: bytes of the use that were not on the GPU. at_once: see _in_batches."""
         buffer, policy = step.buffer, self._buffer(step.buffer).kind.policy
         new, moved = counts.new_gpu * self.page, counts.to_gpu * self.page
         if access.spread and moved:  # its prices are by the bytes of all pages, touched or not
@@ -159,7 +162,7 @@ class Moving(Pricing):
         if new:
             whole_blocks = policy.preferred == "gpu"
             price = self.prices.gpu_touch(self.name, whole_blocks=whole_blocks)
-            time = price.of(new) if whole_blocks else self._side_by_side(price.of(new), new, beside)
+            time = price.of(new) if whole_blocks else self._in_batches(price.of(new), new, at_once)
             self.terms.add(self.phase, NEW_GPU_PAGES, price, new, time)
         self.terms.counts["updates", buffer] += access.updates
         if moved and self._is_small(buffer):
@@ -171,19 +174,19 @@ class Moving(Pricing):
                 read_mostly=policy.read_mostly and not step.writes,
                 touch=access.spread or "dense",
             )
-            time = price.of(moved) if access.spread else self._side_by_side(price.of(moved), moved, beside)
+            time = price.of(moved) if access.spread else self._in_batches(price.of(moved), moved, at_once)
             time = time.at_least(self.prices.isolated_fault(self.name))
             self.terms.add(self.phase, GPU_FAULTS, price, moved, time)
         if mapped := counts.mapped * self.page:
             price = self.prices.gpu_mapping(self.name, reads_only=not step.writes, touch=access.spread or "dense")
             self.terms.add(self.phase, MAPPED, price, mapped)
 
-    def _side_by_side(self, time: Time, nbytes: int, beside: float) -> Time:
-        """The time of a kernel's faults, without the batches of faults that its buffers share: it goes through so many
-        side by side, each in the time of the largest.
+    def _in_batches(self, time: Time, nbytes: int, at_once: float) -> Time:
+        """The time of a kernel's faults, without the batches of faults that they share. at_once: so many buffers it
+        goes through side by side, each in the time of the largest, times the blocks of each on which it faults at once.
         """
         with suppress(Unmeasured):
-            return time.beyond(self.prices["gpu_batches", self.name].of(nbytes).times(1 - 1 / beside))
+            return time.beyond(self.prices["gpu_batches", self.name].of(nbytes).times(1 - 1 / at_once))
         return time
 
     def _price_evictions(self, evicted: PageMoves) -> None:

@@ -85,30 +85,41 @@ class PageSteps:
         """
         slices = self._slices([step for step, _ in uses])
         moves = [PageMoves(self.settings.kind.page) for _ in uses]
-        for number in range(slices):
+        if slices == 1:
             for (step, access), each in zip(uses, moves, strict=True):
-                start, end = (_slice_start(step, n, slices) for n in (number, number + 1))
-                if start < end:
-                    self._use(step._replace(start=start, end=end), access, launch, phase, each, evicted)
+                if step.start < step.end:
+                    self._use(step, access, self._parts(step, access, launch, phase), launch, each, evicted)
+            return moves
+        bounds = [[_slice_start(step, number, slices) for number in range(slices + 1)] for step, _ in uses]
+        for number in range(slices):
+            for (step, access), each, starts in zip(uses, moves, bounds, strict=True):
+                part = starts[number], starts[number + 1]
+                if part[0] < part[1]:
+                    self._use(step, access, [part], launch, each, evicted)
         return moves
 
     def _slices(self, uses: Sequence[steps.Use]) -> int:
-        """Into how many slices uses are cut: into one where they do not compete, or all pages are there."""
+        """Into how many slices uses are cut: into one where they do not compete, or none faults."""
         if self.settings.capacity is None or len(uses) < 2 or uses[0].agent == "cpu":
             return 1
-        if all(self.memory.is_there(step.buffer, step.start, step.end) for step in uses):
+        if not any(self.memory.faults(step.buffer, "gpu", step.start, step.end, step.writes) for step in uses):
             return 1
         return max(1, min(SLICES, max(step.end - step.start for step in uses) // LEAST_SLICE))
 
     def _use(
-        self, step: steps.Use, access: Access, launch: Launch, phase: str, moves: PageMoves, evicted: PageMoves
+        self,
+        step: steps.Use,
+        access: Access,
+        parts: Sequence[tuple[int, int]],
+        launch: Launch,
+        moves: PageMoves,
+        evicted: PageMoves,
     ) -> None:
         spread = access.spread
         stride = parse_size(spread.removeprefix(SPARSE)) if spread.startswith(SPARSE) else 0
         order = SCATTERED if spread == RANDOM else IN_ORDER
         if step.agent == "gpu" and launch.threads != 1:
             order = PARALLEL
-        parts = self._parts(step, access, launch, phase)
         self.memory.touch(
             step.buffer, step.agent, parts, moves, evicted, writes=step.writes, order=order, stride=stride
         )

@@ -19,6 +19,7 @@ from firsttouch.model.rules.eviction import keeps_mapping
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
+    FAULTS_OF_BLOCK,
     THRESHOLD,
     Destination,
     Policy,
@@ -66,9 +67,8 @@ class Order(NamedTuple):
 
 
 IN_ORDER, SCATTERED = Order(), Order(0)
-PARALLEL = Order(0, at_once=2)
-"""Of a parallel kernel: with two faults of a block served together, migration's parallel touches have about as many
-services and copies a block as its events show."""
+PARALLEL = Order(0, at_once=FAULTS_OF_BLOCK)
+"""Of a parallel kernel."""
 
 
 class Kind(NamedTuple):
@@ -291,20 +291,20 @@ class BufferPages:
     starts: list[int] = field(default_factory=lambda: [0])
     states: list[BlockState] = field(default_factory=lambda: [EMPTY])
 
-    @property
-    def blocks(self) -> int:
-        return -(-self.nbytes // BLOCK_BYTES)
+    def __post_init__(self) -> None:
+        self.blocks = -(-self.nbytes // BLOCK_BYTES)
+        self._whole_leaves = self.kind.leaves
+        self._last_leaves = -(-self.nbytes // self.kind.page) - (self.blocks - 1) * self._whole_leaves
 
     def leaves(self, block: int) -> int:
         """The pages of a block: of the last one, as many as the buffer needs."""
-        left = -(-self.nbytes // self.kind.page) - block * self.kind.leaves
-        return min(left, self.kind.leaves)
+        return self._whole_leaves if block < self.blocks - 1 else self._last_leaves
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, BlockState]]:
         """The runs of blocks [first, end), of which one never has a partial block and whole ones."""
         run = bisect_right(self.starts, first) - 1
         last = self.blocks - 1
-        split = last if self.leaves(last) < self.kind.leaves else last + 1
+        split = last if self._last_leaves < self._whole_leaves else last + 1
         found = []
         while first < end:
             until = min(end, self.starts[run + 1] if run + 1 < len(self.starts) else self.blocks)

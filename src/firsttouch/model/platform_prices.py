@@ -21,7 +21,7 @@ HUGE_PAGES = "always"
 
 _WITH_SUBSTITUTE = (
     "lone_copy", "gpu_batches", "copy_into_new", "prefetch_back", "eviction", "cpu_return", "exchange", "placements",
-    "uncached", "cache_flush", "counter_moves", "counter_service",
+    "uncached", "cache_flush", "counter_moves", "counter_service", "block_touch",
 )  # fmt: skip
 """Families of prices without which the model prices something else, or that a platform has only if it happens there."""
 

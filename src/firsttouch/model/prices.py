@@ -31,7 +31,7 @@ PriceName: TypeAlias = (
     | tuple[Literal["stream"], Agent, str, str]
     | tuple[Literal["copy_into_new", "copy_within", "prefetch", "own_pass", "slow_pass", "in_order_touch"], str]
     | tuple[Literal["moving_touch", "gpu_batches", "cpu_remote", "cache_flush"], str]
-    | tuple[Literal["counter_moves", "counter_service"], str]
+    | tuple[Literal["counter_moves", "counter_service", "block_touch"], str]
 )
 """The names of prices for which no other stands; the last part is an allocator. The catalogue of values (parameters.py)
 says what each is, but for those that no file states:
@@ -41,6 +41,7 @@ slow_pass: the same over memory where that is slower. Unmeasured where it is not
 gpu_batches: the part of what a kernel's faults on pages of one buffer take that is spent on batches of faults.
 cpu_remote: the CPU's use of the GPU's memory where it is, beyond a use of its own memory.
 counter_moves: the move of pages to the GPU by access counters. Unmeasured if these move none, too.
+block_touch: a kernel's first touch, of which a fault brings a whole block of the driver, where nothing stands for it.
 counter_service: the service of one notification of them, beside the bytes that it moves.
 """
 
@@ -118,6 +119,8 @@ class Prices(ABC):
         the driver, as after advice to keep them on the GPU.
         """
         if whole_blocks:
+            with suppress(Unmeasured):
+                return self.price("block_touch", allocator)
             with suppress(Unmeasured):
                 return self["gpu_fault", "update", ONE_A_BLOCK, NONE, allocator].assuming(WHOLE_BLOCKS)
             with suppress(Unmeasured):

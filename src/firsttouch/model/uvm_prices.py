@@ -124,6 +124,11 @@ def _gpu_touch(rates: _Rates) -> Price:
     return rates.price(rates.by_gpu(rates.step("initialise", starts_on="gpu")))
 
 
+def _block_touch(rates: _Rates) -> Price:
+    """One service for each block. Raises MissingValue without a time of services that make pages alone."""
+    return rates.price(rates.times("uvm.touch", BLOCKS) + rates.bytes_at("device.bandwidth", BLOCKS * BLOCK_BYTES))
+
+
 def _isolated_fault(rates: _Rates) -> Price:
     """The price of one page that is touched in order: a service moves 64 KiB for it, in a batch of its own."""
     time = rates.times("uvm.batch", 1) + rates.by_gpu(
@@ -172,6 +177,7 @@ def _gpu_batches(rates: _Rates) -> Price:
 _RULES: Mapping[str, Callable[..., Price]] = {
     "gpu_fault": _gpu_fault,
     "gpu_touch": _gpu_touch,
+    "block_touch": _block_touch,
     "isolated_fault": _isolated_fault,
     "gpu_batches": _gpu_batches,
     "moving_touch": _moving_touch,

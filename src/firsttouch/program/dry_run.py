@@ -69,6 +69,7 @@ class Declares(Protocol):
     name: ClassVar[str]
     expected_rounds: ClassVar[int]
     tiled: ClassVar[Sequence[str]]
+    strided: ClassVar[Sequence[str]]
     arrays: dict[str, Array]
 
     def footprint(self, params: Params) -> int: ...
@@ -465,6 +466,10 @@ class _NoKernel(Exception):
     """A dry run launched no kernel in the phase compute, because of the reason that the exception states."""
 
 
+def _blocks(app: Declares) -> list[Block]:
+    return [replace(Block.of(a.declaration), strided=name in app.strided) for name, a in app.arrays.items()]
+
+
 def _title(app: Declares, params: Params) -> str:
     return f"{app.name}, {format_size(app.footprint(params))}"
 
@@ -497,7 +502,7 @@ def _dry_run(app: Declares, params: Params, stand_ins: StandIns, rounds: int) ->
         assumptions.append(f"each loop whose length depends on results of kernels is assumed to run {rounds} rounds")
     elif recorder.read_computed and not assumptions:
         assumptions.append(f"numbers that the CPU reads from results of kernels are assumed to be {stand_ins.number}")
-    blocks = tuple(Block.of(array.declaration) for array in app.arrays.values())
+    blocks = tuple(_blocks(app))
     fields = (_title(app, params), blocks, initialise, compute, tuple(assumptions), bool(app.tiled))
     program = Program(*fields, rounds if recorder.assumes_rounds else 0)
     return _DryRun(program, "", recorder.read_computed, recorder.ended)
@@ -512,7 +517,7 @@ def _launches_kernels(items: Sequence[Item]) -> bool:
 
 def by_roles(app: Declares, params: Params, reason: str) -> Program:
     """The program that the roles of the buffers imply: each crosses once in each direction that its role says."""
-    blocks = [Block.of(array.declaration) for array in app.arrays.values()]
+    blocks = _blocks(app)
     initialise = [
         Launch("cpu", (Access(n, 0, b.nbytes, reads=False, writes=True),))
         for n, b in enumerate(blocks)

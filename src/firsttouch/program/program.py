@@ -36,7 +36,8 @@ class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Block(_Item, frozen=True):
     """A buffer, as an application declares it (program/declarations.py).
 
-    times: how often the program obtains it; each time but the first is a Renew among the items.
+    times: how often the program obtains it; each time but the first is a Renew among the items. strided: whether
+    kernels fault on many blocks of the driver at once.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Block(_Item, frozen=True):
     file: bool = False
     copies: ArraySides = "both"
     times: int = 1
+    strided: bool = False
 
     @classmethod
     def of(cls, d: Declaration) -> Block:

@@ -28,7 +28,7 @@ from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
 from firsttouch.program.strategies import STRATEGIES
-from firsttouch.records.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
+from firsttouch.records.papers.claims import Across, Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
 from firsttouch.records.papers.files import FactorValues
 from firsttouch.records.papers.rows import APPLICATIONS, all_rows
 from firsttouch.records.predicted import predicted_for
@@ -204,6 +204,9 @@ class _ClaimTests:
         )
         if isinstance(claim.test, Untestable):
             verdict.why = claim.test.why
+            return verdict, ()
+        if isinstance(claim.test, Across):
+            verdict.why = "it compares machines, which `firsttouch validate` does on their platform files"
             return verdict, ()
         for device in self.gpus if claim.on == "gpu" else self.hosts:
             try:

@@ -13,10 +13,11 @@ from firsttouch.comparison.papers.calls import PointsCall, call_of
 from firsttouch.comparison.papers.comparisons import TIED, ClaimComparison, sides_of, values_of
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.validation.across import judged_across
 from firsttouch.comparison.validation.origins import Origins
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, Shares, ValidatedClaim, ValidatedRow, ValidationOutcome
-from firsttouch.records.papers.claims import Check, Iterations, PaperClaim, Untestable
+from firsttouch.records.papers.claims import Across, Check, Iterations, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
@@ -192,6 +193,11 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, origins: Origins)
         return result
     result.application = test.experiment == APPLICATIONS
     try:
+        if isinstance(test, Across):
+            result.outcome, result.why, result.shares = judged_across(
+                test, claim, lambda each: _results_of(claim, each).records
+            )
+            return result
         results = _results_of(claim, points)
     except UsageError as error:
         result.why = str(error)

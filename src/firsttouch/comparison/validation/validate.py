@@ -29,7 +29,7 @@ from firsttouch.comparison.validation.targets import figures_of
 from firsttouch.comparison.validation.tried import judged_by_tries
 from firsttouch.comparison.validation.wording import measured_sentences, platform_sentences, summary_of
 from firsttouch.model.platform import Platform, platform_names, platform_of
-from firsttouch.records.papers.claims import PaperClaim, all_claims
+from firsttouch.records.papers.claims import Across, PaperClaim, all_claims
 from firsttouch.records.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
 from firsttouch.records.text import join_names
 
@@ -65,7 +65,12 @@ def _rows_of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim
     """What the papers state about a platform."""
     about = {row.name for row in all_rows() if platform.name in models_of(papers()[row.paper], row.platform)}
     rows = [row for row in all_rows() if row.name in about and stated_value(row) is not None]
-    return rows, [claim for claim in all_claims() if about.intersection(claim.rows)]
+    return rows, [c for c in all_claims() if about.intersection(c.rows) and _is_judged_on(c, platform)]
+
+
+def _is_judged_on(claim: PaperClaim, platform: Platform) -> bool:
+    """Whether a claim counts for a platform: one about several counts once, for those that the others are told from."""
+    return not isinstance(claim.test, Across) or platform.name in claim.test.than_on
 
 
 def _rows_of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:

@@ -26,8 +26,19 @@ COUNTED_STEP: Final = 128 << 20
 the context began: 16 to 41 MiB in evidence/results/h200-apps-1 to -8, more than 92 on another machine with the same
 GPU.
 """
+BATCH_FAULTS: Final = 256
+"""UVM_PERF_FAULT_BATCH_COUNT_DEFAULT (uvm_gpu_replayable_faults.c): the driver fetches as many faults at once."""
+FAULTS_OF_BLOCK: Final = 2
+"""Of one block in a batch: with two, the services and copies a block are about those that events of parallel kernels
+show.
+"""
 STAYS_PREFERRED: Final = (590, 44, 1)
 """The release since which faults take nothing along out of the preferred location (uvm_perf_prefetch.c)."""
+
+
+def blocks_at_once(blocks: int) -> int:
+    """Of how many blocks a batch serves faults, if a kernel faults on all these at once."""
+    return max(1, min(blocks, BATCH_FAULTS // FAULTS_OF_BLOCK))
 
 
 def filled(count: int) -> int:

@@ -61,6 +61,16 @@ class Compare(Check, kw_only=True, tag="compare"):
     growth: str = ""
 
 
+class Across(Compare, kw_only=True, tag="across"):
+    """How two points, as in Compare, compare on several machines: first / second is less on each of the platforms
+    `less_on` than on each of `than_on`.
+    """
+
+    relation: Literal["less", "more", "no more", "same", "ratio"] = "less"
+    less_on: list[str]
+    than_on: list[str]
+
+
 class Alike(Check, kw_only=True, tag="alike"):
     """Points that differ in the factor `over` alone: whether the least and the greatest are the same, or differ if
     alike is false. at: as in Compare.
@@ -104,7 +114,7 @@ class Untestable(Struct, tag="none", tag_field="test"):
     why: str
 
 
-AnyCheck: TypeAlias = Compare | Alike | Trend | Level | Word | Iterations | Untestable
+AnyCheck: TypeAlias = Compare | Across | Alike | Trend | Level | Word | Iterations | Untestable
 
 
 class PaperClaim(Struct):
