@@ -48,7 +48,7 @@ def test_a_program_on_a_gpu_keeps_its_times():
 def test_the_advice_names_the_device_and_what_to_type():
     shown = call("advise", "--profile", HEAT, "--device", "model:kaveri")
     assert shown.returncode == 0, shown.stderr
-    assert_states(shown.stdout, "CL_MEM_USE_HOST_PTR", "heat_opencl.c:40", "traced on pthread-", "copies")
+    assert_states(shown.stdout, "CL_MEM_ALLOC_HOST_PTR", "heat_opencl.c:40", "traced on pthread-", "copies")
     assert "unknown" not in shown.stdout
 
 

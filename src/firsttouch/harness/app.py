@@ -29,9 +29,10 @@ from firsttouch.harness.divided import Division
 from firsttouch.harness.random import key_of
 from firsttouch.harness.shapes import items, number_type
 from firsttouch.program.declarations import Agent, ArraySides, Declaration, Params, Role
-from firsttouch.program.execution.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
+from firsttouch.program.execution.agents import Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.program.execution.arrays import Array, ByteRange, Scattered
 from firsttouch.program.guidance import NONE, memory_words, settings_of
+from firsttouch.program.program import SMALL_LAUNCH
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
 

@@ -11,9 +11,8 @@ from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Kind, shares
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program import steps
-from firsttouch.program.execution.agents import SMALL_LAUNCH
 from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.program import RANDOM, Access, Launch
+from firsttouch.program.program import RANDOM, SMALL_LAUNCH, Access, Launch
 from firsttouch.records.schema import DeviceInfo, Machine, as_number
 
 SLICES = 256

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-import numpy as np
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError
 from firsttouch.program.declarations import Agent, ArraySides, Declaration, Role
 
 SCHEMA: Final = "firsttouch-program/1"
+SMALL_LAUNCH = 4096
+"""Items up to which one CPU thread is faster than waking all of them."""
 RANDOM = "random"
 """The spread of an access that takes all bytes in no order."""
 SEQUENCE = "sequence"
@@ -59,6 +60,8 @@ class Block(_Item, frozen=True):
     @property
     def declaration(self) -> Declaration:
         """The buffer in bytes, without its type and shape."""
+        import numpy as np
+
         shape = (self.nbytes,)
         return Declaration(
             self.name,

@@ -78,8 +78,8 @@ def copies_by_fate(
                 if may_pair(run.blocks[step.device.block], step):
                     (fates.restoring if is_restoring else fates.kept).append(number)
                 continue
-            side = step.device
-            key = step.way, side.block, side.start, side.nbytes, side.rows, step.call.source, step.call.target
+            side, call_of = step.device, step.call
+            key = step.way, side.block, side.start, side.nbytes, side.rows, call_of.source, call_of.target, call_of.host
             into = known.get(key)
             if into is None:
                 here = side.block, life.get(side.block, 0)

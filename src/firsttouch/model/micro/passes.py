@@ -24,10 +24,9 @@ from firsttouch.model.rule_prices import NOTHING
 from firsttouch.model.sharing import FirstTouchPricing, pricing_kind
 from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.program import steps
-from firsttouch.program.execution.agents import SMALL_LAUNCH
 from firsttouch.program.guidance import NONE, READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
-from firsttouch.program.program import Access, Block, Launch, Program
+from firsttouch.program.program import SMALL_LAUNCH, Access, Block, Launch, Program
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, Scalar
 

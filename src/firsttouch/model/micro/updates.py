@@ -29,7 +29,7 @@ Bound: TypeAlias = Callable[[Time | Magnitude], float]
 
 
 @dataclass(frozen=True)
-class Cpu:
+class UpdatingCpu:
     """Threads of the CPU. Times in ns. own: an update of a word in the core's own cache. fetch: what it takes on
     average to get a line that a thread of the CPU was the last to update; other_cache: the part from other cores'
     caches. far: from a cache elsewhere on the chip. loop: the update is a loop of compare and swap.
@@ -45,7 +45,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class UpdatingGpu:
     """Threads of the GPU. Times in ns. unit: an update by an atomic unit. issue: from one update of a thread to the
     next at least. trip: to the unit, and to memory. caches: second-level caches in use. moves: the part of updates
     before which the line was in another one. move: to take it from there. most: updates per ns that all units and
@@ -110,7 +110,9 @@ def updates(
     return Answer(sum(value), ends[0], ends[-1], counters, grounds=grounds)
 
 
-def _cpu(number: Callable[[str], float], load: Callable[[float], float], type: str, nbytes: int, threads: int) -> Cpu:
+def _cpu(
+    number: Callable[[str], float], load: Callable[[float], float], type: str, nbytes: int, threads: int
+) -> UpdatingCpu:
     """Threads are spread evenly over the dies. A line is in the cache of a core while those hold all lines, then in the
     last-level cache of its die, then in memory.
     """
@@ -127,12 +129,12 @@ def _cpu(number: Callable[[str], float], load: Callable[[float], float], type: s
     other_cache = in_cores * (same_die * near + elsewhere * far) + in_dies * elsewhere * far
     fetch = in_cores * own_share * core + in_dies / used * die + (1 - in_cores - in_dies) * memory + other_cache
     lines = math.ceil(nbytes / number("host.line"))
-    return Cpu(threads, lines, number(f"atomic.own.{type}"), fetch, other_cache, far, type == "f64")
+    return UpdatingCpu(threads, lines, number(f"atomic.own.{type}"), fetch, other_cache, far, type == "f64")
 
 
 def _gpu(
     number: Callable[..., float], load: Callable[[float], float], otherwise: str, nbytes: int, threads: int
-) -> Gpu:
+) -> UpdatingGpu:
     """Groups are dealt out to the second-level caches in turn, and to their compute units. A line is in one of these
     caches while they hold all lines, then in the Infinity Cache, then in memory.
     """
@@ -145,7 +147,7 @@ def _gpu(
     most = min(lines, caches * number("device.l2_channels")) * clock
     if in_memory:
         most = min(most, number("device.bandwidth", otherwise) / (2 * line * in_memory))
-    return Gpu(
+    return UpdatingGpu(
         threads=threads,
         lines=lines,
         unit=1 / clock,
@@ -160,7 +162,7 @@ def _gpu(
     )
 
 
-def _rates(cpu: Cpu | None, gpu: Gpu | None, elements: int) -> tuple[float, float]:
+def _rates(cpu: UpdatingCpu | None, gpu: UpdatingGpu | None, elements: int) -> tuple[float, float]:
     """The updates per ns of each. Starts from the rates alone without contention, and repeats until they settle."""
     by_cpu = cpu.threads / (cpu.own + cpu.fetch) if cpu else 0.0
     by_gpu = min(gpu.most, gpu.threads / gpu.issue) if gpu else 0.0
@@ -194,7 +196,7 @@ def _rates(cpu: Cpu | None, gpu: Gpu | None, elements: int) -> tuple[float, floa
     return by_cpu, by_gpu
 
 
-def _gpu_rate(gpu: Gpu, service: float, wait: float, most: float) -> tuple[float, float]:
+def _gpu_rate(gpu: UpdatingGpu, service: float, wait: float, most: float) -> tuple[float, float]:
     """The updates per ns, and how many of them wait at a line on average. wait: for others in front of each."""
     customers, busy, alone = gpu.threads * gpu.in_flight, service / gpu.lines, service + wait
     # All are on their way or at a line: rate * (trip + alone / (1 - rate * busy)) = customers.

@@ -24,14 +24,12 @@ from firsttouch.program.execution.arrays import NO_PASSES, Array, ArraySlice, By
 from firsttouch.program.execution.iteration_marks import IterationMarks
 from firsttouch.program.execution.messenger import Messenger
 from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.program import SMALL_LAUNCH
 from firsttouch.program.reserved import BUILT_IN
 
 KernelArgument: TypeAlias = "Array | int | float"
 MAX_REPLAYS = 100
 """Most timed replays of one sequence; longer sequences are timed in groups of launches."""
-SMALL_LAUNCH = 4096
-"""Items up to which one CPU thread is faster than waking all of them."""
-
 MOST_PARAMETERS = 24
 """Of a kernel (native/device/gpu.hpp)."""
 _CODES = {"int": "i", "uint": "I", "long": "l", "ulong": "L", "uchar": "B", "float": "f", "double": "d"}
