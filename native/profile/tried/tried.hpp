@@ -54,7 +54,7 @@ struct Settings {
     bool has_shadow = false;
     int device = 0;
     bool is_hip = false;
-    bool is_by_size = false;  // memory of the driver is known by its size alone
+    bool is_by_size = false;                           // memory of the driver is known by its size alone
     std::uint64_t least = 64 << 10, most_managed = 0;  // bytes; 0: what the device has free
     std::vector<Pair>* pairs = nullptr;
     std::map<Known, std::size_t>*hosts = nullptr, *devices = nullptr;  // the pair of each
