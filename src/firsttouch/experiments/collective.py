@@ -27,8 +27,6 @@ from firsttouch.experiments.contract.meanings import INTERFACES
 from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
 from firsttouch.experiments.contract.rank_interfaces import (
-    MPI_STAGED,
-    XCCL,
     by_device_address,
     dealt_out,
     devices_of,
@@ -43,7 +41,7 @@ from firsttouch.experiments.contract.rank_interfaces import (
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import not_told_apart, overlapping
 from firsttouch.machine.allocators.properties import main_allocator
-from firsttouch.machine.backends import message_library
+from firsttouch.machine.backends import MPI_STAGED, XCCL, message_library
 from firsttouch.machine.switches import xccl_environment
 from firsttouch.model.micro import collectives
 from firsttouch.model.platform import Platform

@@ -25,9 +25,6 @@ from firsttouch.experiments.contract.pairs import (
 )
 from firsttouch.experiments.contract.presets import leave_out
 from firsttouch.experiments.contract.rank_interfaces import (
-    MPI,
-    MPI_STAGED,
-    XCCL,
     by_device_address,
     interface_factor,
     memory_factor,
@@ -54,6 +51,7 @@ from firsttouch.experiments.views.pairs import (
     usual_pairs,
 )
 from firsttouch.machine.allocators.properties import is_device_side
+from firsttouch.machine.backends import MPI, MPI_STAGED, XCCL
 from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
 from firsttouch.model.micro import messages

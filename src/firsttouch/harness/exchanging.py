@@ -9,8 +9,6 @@ from firsttouch.experiments.contract.base import Factor, RankRules
 from firsttouch.experiments.contract.common import unavailable, unreachable
 from firsttouch.experiments.contract.rank_interfaces import (
     INTERFACES,
-    MPI_STAGED,
-    XCCL,
     by_device_address,
     dealt_out,
     interface_factor,
@@ -23,6 +21,7 @@ from firsttouch.harness.app import App, Params
 from firsttouch.harness.outcomes.exchanges import BUFFERS, NONE
 from firsttouch.machine.allocators.properties import common_allocator, main_allocator
 from firsttouch.machine.allocators.semantics import SEMANTICS
+from firsttouch.machine.backends import MPI_STAGED, XCCL
 from firsttouch.machine.switches import xccl_environment
 from firsttouch.program.execution.exchange import Exchange
 from firsttouch.records.schema import INTERFACE, RANKS, DeviceInfo, Factors

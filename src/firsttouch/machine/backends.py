@@ -25,6 +25,8 @@ from firsttouch.records.schema import Peer, Scalar
 
 HOST = "cpu"
 """The kind of the host's processor, and the name of its only device."""
+MPI, MPI_STAGED, XCCL = "mpi", "mpi-staged", "xccl"
+"""The interfaces between ranks; the last is NCCL or RCCL."""
 
 
 @dataclass(frozen=True)

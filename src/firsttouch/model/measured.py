@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from firsttouch.machine.allocators.properties import is_common, is_plain_host, role
 from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time, Unmeasured, measured_point, per_byte
 from firsttouch.model.driver import driver_of
+from firsttouch.model.page_steps import SMALLEST_PAGE, host_page
 from firsttouch.model.pages import Kind
 from firsttouch.model.prices import ONE_A_BLOCK, Direction, Prices
 from firsttouch.model.rules.releases import parse_release
@@ -34,8 +35,6 @@ HUGE_PAGES = "always"
 ATOMIC = "atomic"
 """The kernel of turns in which each thread group updates a word."""
 MIB = 1 << 20
-BASE_PAGE = 4096
-"""Bytes of a page where a record does not say."""
 
 
 @cache
@@ -315,8 +314,7 @@ class MeasuredPrices(Prices):
             self.price("isolated_fault", allocator),
             self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator),
         )
-        page = int(self.machine.facts.get("memory", {}).get("page_bytes") or BASE_PAGE)
-        services = step_counts(Kind(page, parse_release(release)), "iteration_0").services
+        services = step_counts(Kind(host_page(self.machine), parse_release(release)), "iteration_0").services
         batch = alone.of(1).beyond(at_once.of(BLOCK_BYTES)).times(services / (BLOCKS * BLOCK_BYTES))
         return per_byte([(batch.value, batch.low, batch.high)], (*alone.grounds, *at_once.grounds))
 
@@ -401,7 +399,7 @@ def _per_page(rows: Sequence[Record]) -> Price:
     rows = [r for r in rows if _amount("first_touch", r, "count") == most]
     rates = []
     for r in rows:
-        page = _amount("first_touch", r, "bytes") or BASE_PAGE
+        page = _amount("first_touch", r, "bytes") or SMALLEST_PAGE
         assert r.summary is not None
         rates.append((median_of(r) / page, r.summary.ci_low / page, r.summary.ci_high / page))
     return per_byte(rates, _keys(rows))

@@ -43,11 +43,16 @@ class CountingSettings:
     initialise_threads: int = 0
 
 
+def host_page(machine: Machine) -> int:
+    """Bytes of a base page of a machine's host."""
+    return int(as_number(machine.facts.get("memory", {}).get("page_bytes")) or SMALLEST_PAGE)
+
+
 def stated_settings(machine: Machine, device: DeviceInfo) -> CountingSettings:
     """What a machine states of its host, its driver and its device."""
-    memory, nvidia, cpu = (machine.facts.get(topic, {}) for topic in ("memory", "nvidia", "cpu"))
+    nvidia, cpu = (machine.facts.get(topic, {}) for topic in ("nvidia", "cpu"))
     kind = Kind(
-        int(as_number(memory.get("page_bytes")) or SMALLEST_PAGE),
+        host_page(machine),
         parse_release(str(nvidia.get("driver") or "0")),
         coherent=device.facts.get("directManagedMemAccessFromHost") is True,
     )

@@ -25,8 +25,6 @@ COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host p
 """The beginnings of the terms of copies to the device and back, and the term of new pages that a copy back touches
 first.
 """
-SMALLEST_PAGE = 4096
-"""Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small buffers"
 NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"

@@ -44,16 +44,12 @@ def _line(platform: Platform, names: Mapping[str, float], inverses: Mapping[str,
     """A price in proportion to the bytes: the sum of times, each with how often it is in a byte, and of the inverses of
     rates or frequencies.
     """
-    parts = [(magnitude := platform.quantity(name), _time(magnitude).times(part)) for name, part in names.items()]
+    parts = [(magnitude := platform.quantity(name), magnitude.time.times(part)) for name, part in names.items()]
     parts += [
         (magnitude := platform.quantity(name), _inverse(magnitude).times(part)) for name, part in inverses.items()
     ]
     total = sum((time for _, time in parts), Time())
     return Price((0.0, 1.0), (Time(), total), tuple(dict.fromkeys(magnitude.ground for magnitude, _ in parts)))
-
-
-def _time(magnitude: Magnitude) -> Time:
-    return Time(magnitude.value, magnitude.low, magnitude.high)
 
 
 def _inverse(magnitude: Magnitude) -> Time:
@@ -123,8 +119,8 @@ def _ats_touch(platform: Platform) -> Price:
     service, each, rate = (platform.quantity(name) for name in ("ats.service", "ats.page", "ats.zero"))
     sizes = [page << power for power in range((ats.WINDOW_BYTES // page).bit_length())]
     times = [
-        _time(service).times(ats.services(size // page, release))
-        + _time(each).times(size // page)
+        service.time.times(ats.services(size // page, release))
+        + each.time.times(size // page)
         + _inverse(rate).times(size)
         for size in sizes
     ]
@@ -165,12 +161,12 @@ def _isolated_fault(platform: Platform, device: DeviceInfo, allocator: str) -> P
     if not device.capabilities.shares_host_memory:
         if _family(platform) != "kfd":
             return None
-        time = _time(platform.quantity("kfd.window"))
+        time = platform.quantity("kfd.window").time
         return Price((1.0, ALWAYS), (time, time), (platform.quantity("kfd.window").ground,))
     if _family(platform) == "none":
         return NOTHING
     lone_fault = platform.quantity("lone_fault.gpu-major")
-    return Price((1.0,), (_time(lone_fault),), (lone_fault.ground,))
+    return Price((1.0,), (lone_fault.time,), (lone_fault.ground,))
 
 
 def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: str) -> Price | None:
@@ -187,7 +183,7 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
     start = platform.quantity("kfd.call")
     page = _inverse(major).beyond(_inverse(minor))
     sizes = (float(kfd.PAGE_BYTES), float(1 << 40))
-    times = tuple(_time(start) + page.times(size / kfd.PAGE_BYTES) for size in sizes)
+    times = tuple(start.time + page.times(size / kfd.PAGE_BYTES) for size in sizes)
     return Price(sizes, times, (major.ground, minor.ground, start.ground))
 
 
@@ -233,7 +229,7 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
 def _counter_service(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     """The service of a notification brings nothing new and wakes no kernel: it takes as long as one of a block."""
     service = platform.quantity("uvm.service")
-    return Price((1.0, ALWAYS), (_time(service), _time(service)), (service.ground,))
+    return Price((1.0, ALWAYS), (service.time, service.time), (service.ground,))
 
 
 def _memory_kind(entry: AllocatorInfo) -> SharedMemory:

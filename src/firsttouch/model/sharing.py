@@ -11,8 +11,9 @@ from typing import Any
 from firsttouch.machine.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.moving import REMOTE, Moving
+from firsttouch.model.page_steps import host_page
 from firsttouch.model.prices import Prices
-from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
+from firsttouch.model.pricing import NEW_GPU_PAGES, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.rules.access_counters import NAMED_BYTES, RANGE_BYTES, notifications, present_after
 from firsttouch.program import steps
 from firsttouch.program.program import Launch, Program
@@ -155,7 +156,7 @@ class FirstTouchPricing(InPlace):
         all_bytes = as_number(prices.device.facts.get("memory_bytes"))
         self._capacity = all_bytes if capacity is None else float(capacity)
         self._arrays = 0
-        self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
+        self.page = host_page(prices.machine)
         self.on_gpu, self.counted = ([Ranges() for _ in program.blocks] for _ in range(2))
         self.page_maps += [self.on_gpu, self.counted]
 

@@ -54,8 +54,7 @@ class _Rates:
 
     def times(self, name: str, number: float) -> Time:
         """So many times of a value that is a time."""
-        magnitude = self._quantity(name)
-        return Time(magnitude.value, magnitude.low, magnitude.high).times(number)
+        return self._quantity(name).time.times(number)
 
     def bytes_at(self, name: str, nbytes: float) -> Time:
         """So many bytes at a rate."""

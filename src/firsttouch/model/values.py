@@ -46,6 +46,11 @@ class Magnitude:
     high: float
     ground: PlatformValue
 
+    @property
+    def time(self) -> Time:
+        """It as a time."""
+        return Time(self.value, self.low, self.high)
+
 
 class ValueEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A value as a file has it. points: [bytes, value] or [bytes, value, low, high] of a price, with rising sizes.
@@ -201,7 +206,7 @@ def _price(number: Magnitude, unit: str) -> Price:
         if number.low <= 0:
             raise WrongValue("a rate must be above 0")
         return line(number)
-    time = Time(number.value, number.low, number.high)
+    time = number.time
     if time.low < 0 or not isfinite(time.high):
         raise WrongValue("a time can't be negative")
     if unit == PER_BYTE:

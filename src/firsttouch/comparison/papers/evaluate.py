@@ -356,17 +356,21 @@ def _why_unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[Dev
     return ""
 
 
+def outcome_of(claim: PaperClaim, agree: int, contradict: int, total: int) -> ClaimOutcome:
+    """What so many comparisons of so many say of a claim, by how many of them it needs."""
+    outcome: ClaimOutcome = "no clear difference"
+    if claim.holds_for == "all":
+        return "does not hold" if contradict else "holds" if agree == total else outcome
+    if claim.holds_for == "most":
+        return "holds" if 2 * agree > total else "does not hold" if 2 * contradict >= total else outcome
+    return "holds" if agree else "does not hold" if contradict == total else outcome
+
+
 def _judge_claim(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
     """Fills in what follows from the comparisons: the verdict, and those that decide, first."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
-    outcome: ClaimOutcome = "no clear difference"
-    if claim.holds_for == "all":
-        outcome = "does not hold" if no else "holds" if yes == total else outcome
-    elif claim.holds_for == "most":
-        outcome = "holds" if 2 * yes > total else "does not hold" if 2 * no >= total else outcome
-    else:
-        outcome = "holds" if yes else "does not hold" if no == total else outcome
+    outcome = outcome_of(claim, yes, no, total)
     decisive = {"holds": by["yes"], "does not hold": by["no"]}.get(outcome, by["unclear"])
     alike = isinstance(claim.test, Alike) or (isinstance(claim.test, Compare) and claim.test.relation == "same")
     extreme_first = alike or outcome == "does not hold"

@@ -9,9 +9,13 @@ from firsttouch.records.text import quantity
 
 def decision_in_words(first: ClaimComparison, agree: int, contradict: int, unclear: int) -> str:
     """The comparison that decides, and how many of several agree and contradict."""
+    return f"{_comparison_in_words(first)}{counts_in_words(agree, contradict, unclear)}"
+
+
+def counts_in_words(agree: int, contradict: int, unclear: int = 0) -> str:
+    """How many of several comparisons agree and contradict, as the end of a sentence; '' of one alone."""
     total = agree + contradict + unclear
-    counts = f"; {agree} of {total} comparisons agree, {contradict} contradict" if total > 1 else ""
-    return f"{_comparison_in_words(first)}{counts}"
+    return f"; {agree} of {total} comparisons agree, {contradict} contradict" if total > 1 else ""
 
 
 def _comparison_in_words(comparison: ClaimComparison) -> str:

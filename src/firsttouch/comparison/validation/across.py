@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from firsttouch.base.units import format_number
 from firsttouch.comparison.papers.comparisons import compared
+from firsttouch.comparison.papers.evaluate import outcome_of
+from firsttouch.comparison.papers.wording import counts_in_words
 from firsttouch.comparison.validation.points import PlatformPoints
 from firsttouch.comparison.validation.results import Shares, ValidationOutcome
 from firsttouch.model.platform import platform_of
@@ -34,10 +36,11 @@ def judged_across(test: Across, claim: PaperClaim, records_of: RecordsOf) -> tup
     if not pairs:
         return "not predicted", "no program has both points on each of the platforms", Shares(refused=1)
     agree = sum(ratio < 1 for ratio, _ in pairs)
-    needed = {"all": len(pairs), "most": len(pairs) // 2 + 1, "some": 1}[claim.holds_for]
-    said = f"{max(pairs)[1]}; {agree} of {len(pairs)} comparisons agree, {len(pairs) - agree} contradict"
+    contradict = len(pairs) - agree
+    said = f"{max(pairs)[1]}{counts_in_words(agree, contradict)}"
+    holds = outcome_of(claim, agree, contradict, len(pairs)) == "holds"
     shares = Shares(right=agree / len(pairs), wrong=1 - agree / len(pairs))
-    return "right" if agree >= needed else "wrong", said, shares
+    return "right" if holds else "wrong", said, shares
 
 
 def _ratios(test: Across, records_of: RecordsOf, platform: str) -> Mapping[str, float]:

@@ -12,12 +12,12 @@ from firsttouch.experiments.contract.common import unavailable, unreachable
 from firsttouch.experiments.contract.pairs import allocators_of
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
-from firsttouch.machine.backends import message_library
+from firsttouch.machine.backends import MPI, MPI_STAGED, XCCL, message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
 from firsttouch.records.schema import INTERFACE, AllocatorInfo, DeviceInfo
 from firsttouch.workers.session import Session
 
-MPI, MPI_STAGED, XCCL = INTERFACES = "mpi", "mpi-staged", "xccl"
+INTERFACES = MPI, MPI_STAGED, XCCL
 
 
 def interface_factor(device: DeviceInfo) -> Factor:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from firsttouch.machine.allocators.properties import common_allocator
+from firsttouch.machine.backends import MPI_STAGED, XCCL
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, Sum
 from firsttouch.model.micro.loads import at
-from firsttouch.model.micro.messages import MPI_STAGED, XCCL, by_cpu, carry, queued_start, staging_copies
+from firsttouch.model.micro.messages import by_cpu, carry, queued_start, staging_copies
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import DeviceInfo
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.machine.allocators.properties import common_allocator, memory_of
+from firsttouch.machine.backends import MPI, MPI_STAGED, XCCL
 from firsttouch.machine.switches import DIRECT, STAGED
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
-MPI, MPI_STAGED, XCCL = "mpi", "mpi-staged", "xccl"
 HANDSHAKE = 2
 """Starts of a message that is copied from device to device: its request, and the answer."""
 
@@ -115,5 +115,4 @@ def _carried(platform: Platform, library: str, price: Price, nbytes: float) -> C
 
 
 def _start(platform: Platform, library: str) -> Time:
-    start = platform.quantity(f"message.start.{library}")
-    return Time(start.value, start.low, start.high)
+    return platform.quantity(f"message.start.{library}").time

@@ -110,10 +110,7 @@ def _by_cpu(
 def _least(platform: Platform, scenario: str) -> Time:
     """The time of one touch alone, which several take at least; none if the platform does not state it."""
     name = f"lone_fault.{scenario}"
-    if not platform.has(name):
-        return Time()
-    alone = platform.quantity(name)
-    return Time(alone.value, alone.low, alone.high)
+    return platform.quantity(name).time if platform.has(name) else Time()
 
 
 def _lone_names(scenario: str) -> list[str]:
