@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from tests.matrix import matrix
 from tests.planning import plan_on
 from tests.scripts import load_script
 
+from firsttouch.base.units import parse_size
 from firsttouch.comparison.papers.comparisons import values_of
 from firsttouch.comparison.papers.figures import all_figures
 from firsttouch.records.papers.rows import all_rows
@@ -162,6 +164,36 @@ def test_what_is_measured_has_conditions() -> None:
 
 def test_the_page_has_what_the_studies_say() -> None:
     assert PAGE.read_text() == load_script(ROOT / "docs/reproduce.py").page()
+
+
+def meant(text: str) -> set[object]:
+    """The values that a study states, in the words of a call."""
+    return {_number(word) for word in text.split(",")}
+
+
+def _number(word: object) -> object:
+    with suppress(ValueError):
+        return parse_size(str(word))
+    return str(word)
+
+
+STATED = [row for row in ROWS if row.line.stated]
+
+
+@pytest.mark.parametrize("row", STATED, ids=lambda row: f"{row.paper}: {row.line.what[:40]}")
+@pytest.mark.slow
+def test_a_line_has_the_conditions_of_its_study_or_says_what_differs(row: Row) -> None:
+    """What a study states of agents, allocators, sizes, programs, iterations, processes and switches is what the call
+    plans. What differs has its reason, and does differ.
+    """
+    machine = min(machines_of(row), key=BY_DEFAULT.index)
+    plan = plan_on(machine, row.planned)
+    points = [*plan["measured"], *plan["skipped"]]
+    assert points, plan["refusal"]
+    assert row.line.stated.keys() >= row.line.differs.keys()
+    for name, text in row.line.stated.items():
+        planned = {_number(point[name]) for point in points if point.get(name) is not None}
+        assert (planned == meant(text)) == (name not in row.line.differs), (name, text, planned)
 
 
 LIKE_ANOTHER = ("gh200-64k", "volta")

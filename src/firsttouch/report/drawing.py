@@ -49,7 +49,7 @@ class DrawnFigure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StatedValue:
+class DrawnStatement:
     """A value that a paper states of a point. metric: of a record."""
 
     metric: str
@@ -59,11 +59,11 @@ class StatedValue:
 
 
 @dataclass(frozen=True)
-class StatedValues:
+class DrawnStatements:
     """The values that a paper states of the part that a run repeats, by the keys of points. source: the paper."""
 
     source: str = ""
-    by_point: Mapping[str, Sequence[StatedValue]] = field(default_factory=dict)
+    by_point: Mapping[str, Sequence[DrawnStatement]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class DrawingContext:
     palette: Palette
     timelines: Sequence[TransferTimeline] = ()
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
-    stated: StatedValues = field(default_factory=StatedValues)
+    stated: DrawnStatements = field(default_factory=DrawnStatements)
     """What a paper states of the points."""
     width: int = COLUMN
     """The width in pixels that a figure may have: COLUMN or PHONE."""

@@ -25,7 +25,7 @@ from firsttouch.records.text import condition, count, distinguishing_factors, la
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.draw import draw, with_narrow
-from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure, StatedValues
+from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure, DrawnStatements
 from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.lead import usual
 from firsttouch.report.message import messages
@@ -93,7 +93,7 @@ class PageSection:
     without_events: list[MessageGroup] = field(default_factory=list)
     counters: CounterTable | None = None
     published: PublishedTable | None = None
-    stated: StatedValues = field(default_factory=StatedValues)
+    stated: DrawnStatements = field(default_factory=DrawnStatements)
     """What a paper states of the points, if the run repeats a part of it."""
     without_counters: list[MessageGroup] = field(default_factory=list)
     skipped: list[MessageGroup] = field(default_factory=list)

@@ -12,7 +12,7 @@ from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import Record
 from firsttouch.records.text import quantity
 from firsttouch.report.chart import row
-from firsttouch.report.drawing import Spec, StatedValue, StatedValues
+from firsttouch.report.drawing import DrawnStatement, DrawnStatements, Spec
 from firsttouch.report.naming import unit
 from firsttouch.report.palette import INK
 from firsttouch.report.published import stated_text
@@ -26,22 +26,22 @@ _LOOK: Spec = {
 }  # fmt: skip
 
 
-def stated_values(results: Results) -> StatedValues:
+def stated_values(results: Results) -> DrawnStatements:
     """Of a run that repeats a part of a paper; of another, none."""
     if results.reproduced is None:
-        return StatedValues()
-    found: dict[str, list[StatedValue]] = {}
+        return DrawnStatements()
+    found: dict[str, list[DrawnStatement]] = {}
     for stating, entry in beside_part(results, results.reproduced):
         assert stating.here is not None
         if not stating.here.relative_to:
-            value = StatedValue(stating.here.metric, entry.unit, *entry.stated)
+            value = DrawnStatement(stating.here.metric, entry.unit, *entry.stated)
             for record in points_of(stating, entry, results.records):
                 found.setdefault(key_of(record), []).append(value)
-    return StatedValues(authors(results.reproduced.paper), found)
+    return DrawnStatements(authors(results.reproduced.paper), found)
 
 
 def stated_rows(
-    stated: StatedValues, records: Iterable[Record], figure: Figure, roles: Roles, x: str, y: str
+    stated: DrawnStatements, records: Iterable[Record], figure: Figure, roles: Roles, x: str, y: str
 ) -> list[Spec]:
     """A row of data for each value that a paper states of these points and that the figure has an axis for."""
     return [
@@ -60,7 +60,7 @@ def stated_rows(
     ]
 
 
-def _amounts(value: StatedValue) -> Spec:
+def _amounts(value: DrawnStatement) -> Spec:
     """What differs between the row of a point and that of what is stated of it."""
     middle = (value.low + value.high) / 2
     return {"kind": KIND, "flag": "", "y": middle, "low": value.low, "high": value.high, "text": "", "tip": []}
@@ -88,7 +88,7 @@ def stated_marks(place: Spec, value: str) -> list[Spec]:
     ]
 
 
-def note(stated: StatedValues, rows: Sequence[Spec]) -> list[str]:
+def note(stated: DrawnStatements, rows: Sequence[Spec]) -> list[str]:
     """What the diamonds are, in a sentence, if there are any."""
     return [f"Diamonds are what {stated.source} state."] if any(data["kind"] == KIND for data in rows) else []
 

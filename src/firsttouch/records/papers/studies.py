@@ -54,7 +54,7 @@ class Conditions(Struct):
     axes: dict[str, str] = {}
 
 
-class Part(Struct):
+class StudiedPart(Struct):
     """A figure, a table or a section. shows: what, in a few words; '' for a section. measured: false for a drawing or a
     listing without results.
     """
@@ -125,11 +125,11 @@ class Study(Struct):
     """A paper's parts, originals and lines. common: conditions of all parts; those of a part stand in their place."""
 
     common: Conditions
-    parts: list[Part]
+    parts: list[StudiedPart]
     originals: dict[str, Original]
     lines: list[StudyLine]
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> StudiedPart | None:
         return next((part for part in self.parts if part.id == name), None)
 
     def lines_of(self, name: str) -> list[StudyLine]:
