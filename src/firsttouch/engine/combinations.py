@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from firsttouch.records.schema import Factors, Scalar
 
 _Path: TypeAlias = tuple[tuple[str, Scalar], ...]
-"""Factors in the order in which a predicate read them, with their values."""
+"""Factors in the order in which a predicate reads them, with their values."""
 
 
 class AnyCombination:
     """Whether a predicate holds for any combination of values of factors.
 
-    The predicate must depend on the factors alone. It is told which factors it reads: its answer holds for all
-    combinations that agree in these. What the first factors decide is so decided once, not for every combination of
-    the others.
+    The predicate must depend on the factors alone, and read them each time. Which factors it reads is noted: its answer
+    holds for all combinations that agree in these, so that what the first ones decide is asked once, not for every
+    combination of the others.
     """
 
     def __init__(self, predicate: Callable[[Factors], bool]) -> None:
@@ -37,7 +37,7 @@ class AnyCombination:
         """Asks the predicate about one of the combinations that begin with a path."""
         factors = _ReadFactors({name: choices[0] for name, choices in values.items()} | dict(path))
         answer = self._predicate(factors)
-        full_path = tuple((name, values_read) for name, values_read in factors.read.items())
+        full_path = tuple(factors.read.items())
         for length in range(len(path), len(full_path)):
             self._next[full_path[:length]] = full_path[length][0]
         self._next[full_path] = answer
@@ -61,7 +61,9 @@ class _ReadFactors(Factors):
         return super().__iter__()
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        if name not in self:
+            return default
+        return self[name]
 
     def items(self) -> Any:
         return {**self}.items()
