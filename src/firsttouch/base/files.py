@@ -19,7 +19,7 @@ import msgspec
 
 from firsttouch.base.errors import UsageError
 
-Content = TypeVar("Content")
+Decoded = TypeVar("Decoded")
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -77,7 +77,7 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
-def read_json(path: Path, kind: type[Content], accepted: str) -> Content:
+def read_json(path: Path, kind: type[Decoded], accepted: str) -> Decoded:
     """What a JSON file of this program holds. accepted: what is to be given, as of `as_usage_error`.
 
     Raises:
