@@ -60,9 +60,18 @@ def test_a_wrong_call_is_refused(words: list[str], says: str) -> None:
     assert says in printed(*words, status=2)
 
 
-def test_each_other_value_is_a_machine_of_its_own() -> None:
-    devices = with_changes(["model:gh200"], ["host.page=4KiB,64KiB", "link.h2d=128GB/s"])
-    assert devices == ["model:gh200", "model:gh200@host.page=4KiB", "model:gh200@link.h2d=128GB/s"]
+def test_each_combination_of_other_values_is_a_machine_of_its_own() -> None:
+    assert with_changes(["model:gh200"], ["host.page=4KiB,64KiB"]) == ["model:gh200", "model:gh200@host.page=4KiB"]
+    devices = with_changes(["model:gh200"], ["host.page=4KiB,64KiB", "link.h2d=128GB/s,64GB/s"])
+    assert devices == [
+        "model:gh200",
+        "model:gh200@host.page=4KiB@link.h2d=128GB/s",
+        "model:gh200@host.page=4KiB@link.h2d=64GB/s",
+        "model:gh200@link.h2d=128GB/s",
+        "model:gh200@link.h2d=64GB/s",
+    ]
+    with pytest.raises(UsageError, match="300 machines"):
+        with_changes(["model:gh200"], [f"host.processors={','.join(map(str, range(1, 301)))}"])
     assert with_changes(["model:gh200:cpu"], ["host.page=4KiB"])[1] == "model:gh200@host.page=4KiB:cpu"
     with pytest.raises(UsageError, match="name one"):
         with_changes(["cpu"], ["host.page=4KiB"])

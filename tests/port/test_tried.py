@@ -178,16 +178,19 @@ def test_a_program_runs_under_every_strategy_and_its_output_stays(tried: Try, pr
         ("filled", "vecadd", "filled"),
         ("late", "device_first", "late"),
         ("moves", "grows", "moves"),
+        ("again", "twice", "paired"),
+        ("on_devices", "twice", "devices"),
     ],
 )
 def test_what_stays_apart_has_its_reason(tried: Try, tmp_path: Path, program: str, near: str, reason: str) -> None:
     """near: a program that is alike but for this."""
-    found = tried(program, strategies=("managed",))
+    found = tried(program, strategies=("managed",), STANDIN_CUDA_DEVICES="2")
     assert reason in {row["reason"] for row in found["apart"]}
     assert all(row["text"] and row["copied_at"].startswith("tried.") for row in found["apart"])
     for name in ("work", "out"):
         (tmp_path / name).rename(tmp_path / f"{name}-of-the-first")
-    assert reason not in {row["reason"] for row in tried(near, strategies=("managed",))["apart"]}
+    found = tried(near, strategies=("managed",), STANDIN_CUDA_DEVICES="2")
+    assert reason not in {row["reason"] for row in found["apart"]}
 
 
 @pytest.mark.parametrize("program", CALLS)
@@ -590,6 +593,7 @@ def test_pages_of_hip_are_unseen(tried_hip: Try) -> None:
         ("filled", "filled"),
         ("late", "late"),
         ("moves", "moves"),
+        ("again", "paired"),
     ],
 )
 def test_what_stays_apart_with_hip_has_its_reason(tried_hip: Try, program: str, reason: str) -> None:

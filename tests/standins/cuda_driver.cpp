@@ -2,6 +2,7 @@
 // without it nothing is called back; if FIRSTTOUCH_EXACT is set, STANDIN_SANITIZER is that of the one for the Sanitizer
 // API. CUDA_INJECTION64_PATH is loaded first, as the driver does. Other variables:
 //   STANDIN_CUDA_MEMORY     bytes of the device's memory; 64 GiB by default
+//   STANDIN_CUDA_DEVICES    how many devices there are; 1 by default
 //   STANDIN_CUDA_LATE       1: the device does nothing before the program waits for it, as late as CUDA allows, so that
 //   a
 //                           program that does not wait where it has to reads old data
@@ -29,13 +30,15 @@ namespace played {
 
 namespace {
 
+thread_local int current_device = 0;
+
 constexpr std::size_t granule = 512, arena = 2 << 20;  // small blocks are parts of larger ones
 
 struct Functions {
     void (*init)() = nullptr;
     int (*call)(std::uint32_t, const char*, const void*, int (*)(void*), void*) = nullptr;
     void (*launches)(const char*) = nullptr;
-    void (*memory)(int, int, std::uint64_t, std::uint64_t, const char*) = nullptr;
+    void (*memory)(int, int, std::uint64_t, std::uint64_t, const char*, int) = nullptr;
     void (*copied)(int, int, int, std::uint64_t, std::uint32_t) = nullptr;
     void (*fill)(std::uint64_t) = nullptr;
     void (*ran)(const char*, const std::uint32_t*, const std::uint32_t*, std::uint32_t) = nullptr;
@@ -137,7 +140,7 @@ int begin(Address* out, std::size_t bytes, Memory memory, const char* name = nul
         if (memory == device) s.used += whole;
         s.blocks[*out] = {bytes, memory};
     }
-    if (state().cupti.memory != nullptr) state().cupti.memory(1, memory, *out, bytes, name);
+    if (state().cupti.memory != nullptr) state().cupti.memory(1, memory, *out, bytes, name, current_device);
     return success;
 }
 
@@ -154,7 +157,8 @@ int end(Address address) {
         if (block.memory == device) s.used -= whole, s.free_parts.emplace(whole, address);
         if (block.memory == managed || block.memory == pinned) munmap(reinterpret_cast<void*>(address), whole);
     }
-    if (state().cupti.memory != nullptr) state().cupti.memory(2, block.memory, address, block.bytes, nullptr);
+    if (state().cupti.memory != nullptr)
+        state().cupti.memory(2, block.memory, address, block.bytes, nullptr, current_device);
     return success;
 }
 
@@ -270,6 +274,17 @@ bool launches_carry_functions() {
     return text != nullptr && std::strcmp(text, "1") == 0;
 }
 
+int devices() {
+    const char* const text = std::getenv("STANDIN_CUDA_DEVICES");
+    return text == nullptr ? 1 : std::stoi(text);
+}
+
+int use_device(int device) {
+    if (device < 0 || device >= devices()) return 101;
+    current_device = device;
+    return success;
+}
+
 int initialise() {
     static std::recursive_mutex mutex;  // other threads wait until a profiler is loaded, which may call the driver
     static bool is_connected = false;
@@ -356,7 +371,7 @@ int lock(void* address, std::size_t bytes, unsigned flags) {
             const std::scoped_lock held(state().mutex);
             if (!state().blocks.try_emplace(begun, Block{bytes, pinned}).second) return locked_already;
         }
-        if (state().cupti.memory != nullptr) state().cupti.memory(1, pinned, begun, bytes, nullptr);
+        if (state().cupti.memory != nullptr) state().cupti.memory(1, pinned, begun, bytes, nullptr, current_device);
         return success;
     });
 }
@@ -372,7 +387,7 @@ int unlock(void* address) {
             bytes = found->second.bytes;
             state().blocks.erase(found);
         }
-        if (state().cupti.memory != nullptr) state().cupti.memory(2, pinned, begun, bytes, nullptr);
+        if (state().cupti.memory != nullptr) state().cupti.memory(2, pinned, begun, bytes, nullptr, current_device);
         return success;
     });
 }

@@ -72,6 +72,8 @@ struct Rows {  // as many of copy.bytes each
 };
 
 int initialise();
+int devices();
+int use_device(int device);  // of this thread
 int allocate(Address* address, std::size_t bytes);
 int allocate_pitched(Address* address, std::size_t* pitch, std::size_t width, std::size_t height);
 int allocate_on_stream(Address* address, std::size_t bytes, Stream* stream);

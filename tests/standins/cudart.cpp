@@ -127,9 +127,9 @@ struct played::Event {
     RUNTIME name(__VA_ARGS__) { return success; }
 
 // Devices and errors.
-RUNTIME cudaGetDeviceCount(int* count) { return *count = 1, done(initialise()); }
+RUNTIME cudaGetDeviceCount(int* count) { return *count = devices(), done(initialise()); }
 RUNTIME cudaGetDevice(int* device) { return *device = 0, success; }
-RUNTIME cudaSetDevice(int device) { return device == 0 ? done(initialise()) : done(101); }
+RUNTIME cudaSetDevice(int device) { return initialise(), done(use_device(device)); }
 RUNTIME cudaChooseDevice(int* device, const void*) { return *device = 0, success; }
 RUNTIME cudaGetLastError() { return std::exchange(last_error, success); }
 RUNTIME cudaPeekAtLastError() { return last_error; }

@@ -428,10 +428,11 @@ PLAYED standin_move(int counter, std::uint64_t address, std::uint64_t value, std
 }
 
 // What a call of standin_call did, with the details that the functions above leave out.
-PLAYED standin_memory(int operation, int memory, std::uint64_t address, std::uint64_t bytes, const char* name) {
+PLAYED standin_memory(int operation, int memory, std::uint64_t address, std::uint64_t bytes, const char* name,
+                      int device) {
     MemoryRecord record{};
     record.kind = memory_operations, record.operation = operation, record.memory = memory;
-    record.correlation = within, record.name = name;
+    record.correlation = within, record.name = name, record.device = static_cast<std::uint32_t>(device);
     record.address = address, record.bytes = bytes, record.timestamp = clock_now();
     add_done(record);
 }

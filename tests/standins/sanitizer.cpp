@@ -253,7 +253,7 @@ API int standin_call(std::uint32_t id, const char*, const void* parameters, int 
     if (id == 17 || id == 126) play_wait();  // cuCtxSynchronize, cuStreamSynchronize
     return result;
 }
-API void standin_memory(int operation, int kind, std::uint64_t address, std::uint64_t bytes, const char*) {
+API void standin_memory(int operation, int kind, std::uint64_t address, std::uint64_t bytes, const char*, int) {
     const bool is_pinned = kind == 2, is_managed = kind == 5 || kind == 7, is_static = kind == 6 || kind == 7;
     const unsigned int flags =
         (is_pinned ? host_pinned : 0u) | (is_managed ? managed : 0u) | (is_static ? of_module : 0u);

@@ -13,8 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
+
+import msgspec
 
 from firsttouch.base.errors import UsageError
+
+Decoded = TypeVar("Decoded")
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -70,6 +75,20 @@ def read_regular(path: Path) -> bytes:
     """The content of a regular file. Raises as `open_regular`."""
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read()
+
+
+def read_json(path: Path, kind: type[Decoded], accepted: str) -> Decoded:
+    """What a JSON file of this program holds. accepted: what is to be given, as of `as_usage_error`.
+
+    Raises:
+        UsageError: it can't be read, or holds something else.
+    """
+    with as_usage_error("read", path, accepted):
+        data = read_regular(path)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is none that this version of firsttouch wrote: {error}") from None
 
 
 def by_shell(command: Sequence[str], path: str | None = None) -> list[str] | None:

@@ -190,7 +190,8 @@ WhatIfOption: TypeAlias = Annotated[
     typer.Option(
         "--what-if",
         metavar="NAME=V1,V2",
-        help="Change a value of a modelled machine; each value makes a separate machine. May be repeated.",
+        help="Change a value of a modelled machine; each value makes a separate machine. If the option is repeated, "
+        "each combination does.",
     ),
 ]
 AsJsonOption: TypeAlias = Annotated[

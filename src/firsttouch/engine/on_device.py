@@ -8,12 +8,14 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.engine.choices import BUDGETS
+from firsttouch.engine.combinations import AnyCombination
 from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.values import valid_values
@@ -75,13 +77,10 @@ class ExperimentOnDevice:
     """
     equal_places: EqualPlaces = field(default_factory=EqualPlaces)
     """Those at which the experiment has points too."""
-    _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
+    _devices: dict[tuple[tuple[str, Scalar], ...], DeviceInfo] = field(default_factory=dict, init=False)
     """The device as it may be, by the values of the switches."""
     _own_values: dict[str, Sequence[Scalar]] = field(default_factory=dict, init=False)
     """Of the factors in `chosen`, the values without --set."""
-    _measured_by_preset: dict[tuple[tuple[str, Scalar], ...], bool] = field(default_factory=dict, init=False)
-    _usual_with_own: dict[tuple[Scalar, ...], bool] = field(default_factory=dict, init=False)
-    """Whether the preset measures a point with the values without --set, by the values of the other factors."""
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
@@ -329,26 +328,21 @@ class ExperimentOnDevice:
         return [*itertools.compress(candidates, kept)]
 
     def _is_usual(self, factors: Factors) -> bool:
-        """Whether the preset measures a point that differs in factors of --set only."""
-        others = tuple(value for name, value in factors.items() if name not in self.chosen)
-        if others not in self._usual_with_own:
-            own_values = {name: self._own_values[name] for name in factors if name in self.chosen}
-            self._usual_with_own[others] = self._is_any_measured(factors, own_values)
-        return self._usual_with_own[others] or self._is_any_measured(
-            factors, {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
+        """Whether the preset measures a point that differs in factors of --set only, which have this value or one
+        without --set.
+        """
+        return self._any_measured.holds(
+            {name: [*{value, *self._own_values.get(name, ())}] for name, value in factors.items()}
         )
 
-    def _is_any_measured(self, factors: Factors, values: Mapping[str, Sequence[Scalar]]) -> bool:
-        """Whether the preset measures a point that differs in some factors only, which have one of some values."""
-        alternatives = (factors | dict(zip(values, v, strict=True)) for v in itertools.product(*values.values()))
-        return any(map(self._is_measured, alternatives))
+    @cached_property
+    def _any_measured(self) -> AnyCombination:
+        return AnyCombination(self._is_measured)
 
     def _is_measured(self, factors: Factors) -> bool:
-        key = tuple(factors.items())
-        if key not in self._measured_by_preset:
-            candidate = self._candidate(factors)
-            self._measured_by_preset[key] = not _why_no_point(candidate) and not not_measured(candidate)
-        return self._measured_by_preset[key]
+        candidate = self._candidate(factors)
+        meaningless = isinstance(why_skipped(candidate), Meaningless)
+        return not (meaningless or not_measured(candidate) or excluded(candidate))
 
     def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
         """Keeps only the first of the points that are skipped for one reason, if there are more than _MOST_SKIPPED."""
@@ -361,11 +355,12 @@ class ExperimentOnDevice:
         return list(kept.values())
 
     def _candidate(self, factors: Factors) -> Candidate:
-        switches = tuple(map(factors.get, SWITCHES))
-        if switches not in self._devices:
+        switches = Factors((name, factors[name]) for name in SWITCHES if name in factors)
+        key = tuple(switches.items())
+        if key not in self._devices:
             modelled = self.device.modelled is not None
-            self._devices[switches] = (device_under if modelled else optimistic_device)(self.device, factors)
-        return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)
+            self._devices[key] = (device_under if modelled else optimistic_device)(self.device, switches)
+        return Candidate(self.experiment, factors, self._devices[key], self.preset, self.chosen)
 
 
 def _why_no_point(candidate: Candidate) -> str:

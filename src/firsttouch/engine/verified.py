@@ -16,7 +16,7 @@ import msgspec
 from firsttouch import __version__
 from firsttouch.base.encoding import encode_json, host_name
 from firsttouch.base.errors import UsageError
-from firsttouch.base.files import as_usage_error, read_regular, write_atomically
+from firsttouch.base.files import as_usage_error, read_json, write_atomically
 from firsttouch.engine.methods import Cell
 from firsttouch.machine import host
 from firsttouch.machine.facts import host_topics
@@ -146,12 +146,7 @@ def read_verified_facts(directory: Path) -> VerifiedFacts:
         UsageError: the file is missing or malformed, or was made on another machine or kernel.
     """
     path = directory / METHODS
-    with as_usage_error("read", path, "a directory that `firsttouch methods --verify --out DIR` wrote"):
-        data = read_regular(path)
-    try:
-        methods = msgspec.json.decode(data, type=VerifiedMethods)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from None
+    methods = read_json(path, VerifiedMethods, "a directory that `firsttouch methods --verify --out DIR` wrote")
     if methods.schema != SCHEMA:
         raise UsageError(f"{path}: schema {methods.schema!r} is not {SCHEMA!r}, which this version reads")
     _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": host_name(), **_system_facts()})

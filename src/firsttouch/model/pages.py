@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from firsttouch.model.rules.eviction import keeps_mapping
@@ -116,7 +117,9 @@ class Counts(NamedTuple):
     dropped: int = 0
 
     def plus(self, other: Counts, times: int = 1) -> Counts:
-        return Counts(*(a + b * times for a, b in zip(self, other, strict=True)))
+        if times == 1:  # most often
+            return Counts._make(map(add, self, other))
+        return Counts._make([a + b * times for a, b in zip(self, other, strict=True)])
 
 
 def _opposite(agent: Agent) -> Agent:

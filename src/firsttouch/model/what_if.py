@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch.base.errors import UsageError
 from firsttouch.machine.backends import MODEL, is_modelled
 from firsttouch.model.parameters import KERNELS
-from firsttouch.model.platform import platform_of
+from firsttouch.model.platform import Platform, platform_of
 
 OPTION = "--what-if"
+MOST_MACHINES = 256
+"""The most machines that the values of one call make."""
 
 
 def parsed_changes(texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -37,25 +41,38 @@ def single_changes(name: str | None, texts: Sequence[str]) -> dict[str, str]:
 
 
 def with_changes(devices: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The devices of a call, and each modelled one again with every single change: machines that differ in one value.
+    """The devices of a call, and each modelled one again with every combination of the values of those that change.
 
-    A value that a machine has anyway makes no other. Raises UsageError.
+    A value that a machine has anyway is no change. Raises UsageError.
     """
-    pairs = parsed_changes(texts)
-    if not pairs:
+    values: dict[str, list[str]] = {}
+    for name, text in parsed_changes(texts):
+        values.setdefault(name, []).append(text)
+    if not values:
         return list(devices)
     modelled = [device for device in devices if is_modelled(device)]
     if not modelled:
         raise UsageError(f"{OPTION} changes a modelled machine; name one, such as --device {MODEL}:gh200")
-    machines = list(devices)
+    if (machines := math.prod(map(len, values.values())) * len(modelled)) > MOST_MACHINES:
+        raise UsageError(f"{OPTION}: the values combine to {machines:,} machines; at most {MOST_MACHINES} are accepted")
+    names = list(devices)
     for device in modelled:
         base = platform_of(device)
         end = device.removeprefix(base.device_name)
-        for name, text in pairs:
-            changed = base.changed({name: text})
-            if not base.same_value(changed, name):
-                machines.append(f"{changed.device_name}{end}")
-    return list(dict.fromkeys(machines))
+        for combination in itertools.product(*values.values()):
+            changed = _without_effectless(base, dict(zip(values, combination, strict=True)))
+            names.append(f"{changed.device_name}{end}")
+    return list(dict.fromkeys(names))
+
+
+def _without_effectless(base: Platform, changes: Mapping[str, str]) -> Platform:
+    """A platform with those changes that give it another value than it has with the others."""
+    changed = base.changed(changes)
+    for name in changes:
+        other = base.changed({n: text for n, text in changes.items() if n != name})
+        if other.same_value(changed, name):
+            return _without_effectless(base, {n: text for n, text in changes.items() if n != name})
+    return changed
 
 
 def with_kernels(devices: Sequence[str], directory: str | None) -> list[str]:

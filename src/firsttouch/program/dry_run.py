@@ -114,7 +114,10 @@ class _Recorder(Workspace):
     # ------------------------------------------------------------------------------------------------ recording
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
-        self.access(byte_range, reads=reads, writes=writes)
+        """Adds an access to the launch that is being declared."""
+        if byte_range.start < byte_range.end:
+            number = byte_range.array.number
+            self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
     def declare_passes(self, passes: Mapping[Array, float]) -> None:
         if passes or self._passes:
@@ -122,12 +125,6 @@ class _Recorder(Workspace):
 
     def declare_scattered(self, arrays: Sequence[Array]) -> None:
         self._scattered = {array.number for array in arrays}
-
-    def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
-        """Adds an access to the launch that is being declared."""
-        if byte_range.start < byte_range.end:
-            number = byte_range.array.number
-            self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
     def updated_by(self, groups: int, array: Array) -> None:
         """Declares how many thread groups of the next launch update an array by atomics, once each."""
@@ -159,7 +156,7 @@ class _Recorder(Workspace):
             accesses = [replace(a, spread=RANDOM) if a.block in self._scattered else a for a in accesses]
             self._scattered = set()
         if items:
-            accesses = [replace(a, rows=self._rows(a, items)) for a in accesses]
+            accesses = [replace(a, rows=rows) if (rows := self._rows(a, items)) > 1 else a for a in accesses]
         launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once, items)
         self._accesses.clear()
         if not launch.accesses:
@@ -246,7 +243,7 @@ class _Recorder(Workspace):
     # ------------------------------------------------------------------------------------------------ a Workspace
 
     def view(self, byte_range: ByteRange, *, reads: bool = True, writes: bool = False) -> np.ndarray[Any, Any]:
-        self.access(byte_range, reads=reads, writes=writes)
+        self.touch("cpu", byte_range, reads=reads, writes=writes)
         array, number = byte_range.array, None
         zeros: Zeros = self._zeros(array.number)
         if reads and zeros.computed:
@@ -256,7 +253,7 @@ class _Recorder(Workspace):
         return numbers.reshape(-1, *array.shape[1:])
 
     def load(self, array: Array, threads: int) -> None:
-        self.access(array, reads=False, writes=True)
+        self.touch("cpu", array, reads=False, writes=True)
         self.launched("cpu", "file")
 
     def swap(self, first: Array, second: Array) -> None:
@@ -276,7 +273,7 @@ class _Cpu(Cpu):
         if at_once:
             for argument, constant in zip(arguments, entry.constant, strict=True):
                 if isinstance(argument, Array):
-                    self.workspace.access(argument, reads=True, writes=not constant)
+                    self.workspace.touch("cpu", argument, reads=True, writes=not constant)
         items = items_of(file.text, entry.name, dict(zip(entry.parameters, arguments, strict=True))) or over
         self.workspace.launched("cpu", kernel=entry.name, threads=over, at_once=at_once, items=items)
 

@@ -7,6 +7,7 @@ import mmap
 import os
 import sys
 from collections.abc import Hashable
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,12 +54,15 @@ class Zeros:
 
     device_address = address
 
+    @cached_property
+    def _bytes(self) -> Elements:
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(self.address))
+
     def numbers(self, dtype: np.dtype[Any], start: int, end: int, number: float | None, *, writes: bool) -> Elements:
         """The array in bytes [start, end). number: that all of them are. writes: whether code may write them."""
         if not writes and end - start > LARGE and self._mapping is None:
             return as_strided(np.array([number or 0], dtype), ((end - start) // dtype.itemsize,), (0,))
-        raw = (ctypes.c_uint8 * (end - start)).from_address(self.address + start)
-        numbers = np.ctypeslib.as_array(raw).view(dtype)
+        numbers = self._bytes[start:end].view(dtype)
         if number is not None:  # what a larger block has again and again
             numbers[: REAL // dtype.itemsize] = number
         return numbers
@@ -93,8 +97,10 @@ class StandIns:
         self.used_last = False
         """Whether code has read `last`."""
         self._counts: dict[Hashable, int] = {}
-        self._since: dict[Hashable, dict[Hashable, int]] = {}
-        """How often each other line has read since a line last did."""
+        self._reads, self._repeated = 0, 0
+        """How many reads there were, and which was the latest after which the same line has read again."""
+        self._last_reads: dict[Hashable, int] = {}
+        """Which read was the last of a line, counted from 1."""
 
     def number_for(self, dtype: np.dtype[Any], place: Hashable) -> float | None:
         """What stands for numbers that a line of code reads; None: what they are. place: which they are."""
@@ -108,12 +114,11 @@ class StandIns:
         return self.last
 
     def _is_last_round(self, site: Hashable) -> bool:
-        if any(times > 1 for times in self._since.get(site, {}).values()):
+        self._reads += 1
+        last = self._last_reads.get(site, 0)
+        if 0 < last < self._repeated:  # another line has read twice since
             self._counts[site] = 0
-        self._since[site] = {}
-        for other_site, reads in self._since.items():
-            if other_site != site:
-                reads[site] = reads.get(site, 0) + 1
+        self._repeated, self._last_reads[site] = max(self._repeated, last), self._reads
         self._counts[site] = (self._counts.get(site, 0) + 1) % self.rounds
         return self._counts[site] == 0
 

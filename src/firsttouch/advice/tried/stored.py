@@ -8,8 +8,7 @@ import msgspec
 
 from firsttouch.advice.tried.findings import TryFindings
 from firsttouch.base.encoding import encode_json
-from firsttouch.base.errors import UsageError
-from firsttouch.base.files import as_usage_error, read_regular, write_atomically
+from firsttouch.base.files import read_json, write_atomically
 from firsttouch.profile.reading import OF_TRY
 
 RESULT, PROFILE = "try.json", OF_TRY
@@ -37,11 +36,5 @@ def read_findings(directory: Path) -> TryFindings:
     Raises:
         UsageError: There is nothing, or it is none of this version.
     """
-    path = directory / RESULT
-    with as_usage_error("read", path, "a directory that `firsttouch try` wrote"):
-        data = read_regular(path)
-    try:
-        findings = msgspec.json.decode(data, type=TryFindings)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is none that this version of firsttouch wrote: {error}") from None
+    findings = read_json(directory / RESULT, TryFindings, "a directory that `firsttouch try` wrote")
     return msgspec.structs.replace(findings, directory=str(directory))

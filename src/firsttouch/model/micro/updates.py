@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from firsttouch.model.costs import Price, Time
@@ -162,6 +163,7 @@ def _gpu(
     )
 
 
+@lru_cache(maxsize=1024)
 def _rates(cpu: UpdatingCpu | None, gpu: UpdatingGpu | None, elements: int) -> tuple[float, float]:
     """The updates per ns of each. Starts from the rates alone without contention, and repeats until they settle."""
     by_cpu = cpu.threads / (cpu.own + cpu.fetch) if cpu else 0.0
