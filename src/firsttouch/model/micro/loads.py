@@ -1,13 +1,14 @@
 """Loads and streams by values of a platform: what `latency`, `bandwidth`, and `p2p-*` would measure.
 
-Times of loads and rates of streams are values of the file, by agent and allocator, over the size of the buffer. Pages
-that a driver moves are, once they have been used, in the memory of the agent that uses them.
+Times of loads and rates of streams are values of the file, by agent and allocator, over the size of the buffer; where
+the file has what its levels of caches take, they are those of memory. Pages that a driver moves are, once they have
+been used, in the memory of the agent that uses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
@@ -22,6 +23,7 @@ from firsttouch.machine.allocators.properties import (
     memory_of,
     role,
 )
+from firsttouch.model.caches import byte_time, has_times, levels_of, load_time, mean_time
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
@@ -66,12 +68,13 @@ def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: s
     """The name of a value of memory that an agent uses: of the allocator, unless the file has none and the pages are in
     the agent's own memory, because they are host memory that the CPU caches, move there, or were touched by it first.
     In the one memory of an integrated chip it is that of the usual allocator of whose driver made the pages; single
-    loads take as long from all that its caches hold.
+    loads take as long from all that its caches hold, and beyond its caches.
     """
     name = f"{prefix}.{agent}.{allocator}"
     entry, capabilities = device.allocator(allocator), device.capabilities
-    if prefix == LOAD and not platform.has(name) and _caches_hold_all(platform, device):
-        name = f"{prefix}.{agent}.{common_allocator('device')}"
+    if prefix == LOAD and not platform.has(name) and _loads_are_alike(platform, device, agent):
+        of_memory = [f"{prefix}.{agent}.{common_allocator(kind)}" for kind in ("device", "host")]
+        name = next(filter(platform.has, of_memory), of_memory[0])
     if entry is not None and agent == "cpu" and capabilities.shares_host_memory and entry.on_demand:
         # The GPU's driver spreads pages evenly over the memory's channels (Wahlgren et al., IISWC 2025, Sec. V-D).
         usual_name = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
@@ -88,16 +91,43 @@ def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: s
     return name
 
 
-def _caches_hold_all(platform: Platform, device: DeviceInfo) -> bool:
-    shares = device.capabilities.shares_host_memory and device.capabilities.runs_kernels
-    return shares and platform.has("device.coherence") and platform.word("device.coherence") == "full"
+def _loads_are_alike(platform: Platform, device: DeviceInfo, agent: str) -> bool:
+    """Whether single loads take as long from any memory, as far as no caches of the file serve them."""
+    if not (device.capabilities.shares_host_memory and device.capabilities.runs_kernels):
+        return False
+    full = platform.has("device.coherence") and platform.word("device.coherence") == "full"
+    return full or has_times(platform, agent, "load")
 
 
-def load(platform: Platform, device: DeviceInfo, *, agent: str, allocator: str, first: str, nbytes: int) -> Answer:
-    """A dependent load in a random cycle through a buffer, in ns. first: the agent that writes it."""
-    curve = platform.curve(memory_name(platform, device, agent, allocator, first, LOAD))
-    time = at(curve, nbytes)
-    return Answer(time.value, time.low, time.high, grounds=curve.grounds)
+def load(
+    platform: Platform,
+    device: DeviceInfo,
+    *,
+    agent: str,
+    allocator: str,
+    first: str,
+    nbytes: float,
+    users: int = 1,
+    without: str = "",
+) -> Answer:
+    """A dependent load in a random cycle through a buffer, in ns. first: the agent that writes it. users: cores or
+    multiprocessors that share the buffer evenly. without: a level of caches that the load passes by.
+    """
+    grounds: list[Ground] = []
+
+    def of_level(level: str) -> Time:
+        if level:
+            time, ground = load_time(platform, agent, level)
+            grounds.append(ground)
+            return time
+        curve = platform.curve(memory_name(platform, device, agent, allocator, first, LOAD))
+        grounds.extend(curve.grounds)
+        return at(curve, nbytes)
+
+    known = has_times(platform, agent, "load")
+    levels = levels_of(platform, agent, allocator, users, without) if known else []
+    time = mean_time(levels, nbytes, of_level)
+    return Answer(time.value, time.low, time.high, grounds=tuple(grounds))
 
 
 def stream(
@@ -116,17 +146,70 @@ def stream(
     in_memory: no cache holds an array. threads: of the CPU; 0 is all.
     """
     name = memory_name(platform, device, agent, allocator, first, "stream")
-    value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
+    by_level = has_times(platform, agent, "rate")
+    of_cpu = agent == "cpu" and (threads or by_level)
+    most = int(platform.quantity("host.processors").value) if of_cpu else 0
+    used = min(threads, most) if isinstance(threads, int) and threads else most
+
+    def from_memory(in_memory: bool) -> tuple[float, float, float, tuple[Ground, ...]]:
+        value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
+        if used == most:
+            return value, low, high, grounds
+        one = platform.quantity("host.thread_bandwidth")
+        most_of_threads = (used * one.value, used * one.low, used * one.high)
+        value, low, high = (min(pair) for pair in zip((value, low, high), most_of_threads, strict=True))
+        return value, low, high, (*grounds, one.ground)
+
+    if by_level:
+        time, grounds = repeated(platform, agent, allocator, kernel, nbytes, used, lambda: from_memory(True))
+        value, low, high = 1 / time.value, 1 / time.high, 1 / time.low
+    else:
+        value, low, high, grounds = from_memory(in_memory)
     counters: dict[str, Scalar] = {}
-    if agent == "cpu" and isinstance(threads, int) and 0 < threads < platform.quantity("host.processors").value:
-        one_thread = platform.quantity("host.thread_bandwidth")
-        grounds = (*grounds, one_thread.ground)
-        of_threads = (threads * one_thread.value, threads * one_thread.low, threads * one_thread.high)
-        value, low, high = (min(pair) for pair in zip((value, low, high), of_threads, strict=True))
-    elif agent == "cpu" and threads and platform.has("host.thread_bandwidth"):
-        least = math.ceil(value / platform.quantity("host.thread_bandwidth").value)
-        counters["threads"] = min(least, int(platform.quantity("host.processors").value))
+    if agent == "cpu" and threads and used == most and platform.has("host.thread_bandwidth"):
+        counters["threads"] = min(most, math.ceil(value / platform.quantity("host.thread_bandwidth").value))
     return Answer(value, low, high, counters, grounds=grounds)
+
+
+def repeated(
+    platform: Platform,
+    agent: str,
+    allocator: str,
+    kernel: str,
+    nbytes: float,
+    users: int,
+    from_memory: Callable[[], tuple[float, float, float, tuple[Ground, ...]]],
+    without: str = "",
+) -> tuple[Time, tuple[Ground, ...]]:
+    """What a byte takes of a kernel that passes over arrays of so many bytes each again and again, and what that rests
+    on. users: of the CPU's cores; 0: all multiprocessors. from_memory: the rate, its bounds, and their grounds.
+
+    A GPU's first-level caches pass stores on to the next level.
+    """
+    reads, writes = ARRAYS[kernel]
+    users = users or int(platform.quantity("device.multiprocessors").value)
+    levels = levels_of(platform, agent, allocator, users, without)
+    names = [level.name for level in levels]
+    grounds: list[Ground] = []
+
+    def of_uses(level: str) -> Time:
+        if level:
+            time, ground = byte_time(platform, agent, level, users)
+            grounds.append(ground)
+            return time
+        value, low, high, more = from_memory()
+        grounds.extend(more)
+        return Time(1 / value, 1 / high, 1 / low)
+
+    def of_level(level: str) -> Time:
+        if not writes or agent == "cpu" or level != "l1":
+            return of_uses(level)
+        next_level = "l2" if "l2" in names else ""
+        parts = [of_uses(where).times(count) for where, count in ((level, reads), (next_level, writes)) if count]
+        return sum(parts, Time()).times(1 / (reads + writes))
+
+    time = mean_time(levels, (reads + writes) * nbytes, of_level)
+    return time, tuple(dict.fromkeys(grounds))
 
 
 def _stream(
