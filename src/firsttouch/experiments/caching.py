@@ -321,10 +321,10 @@ class Caching(Experiment):
             if point.size("size") <= last_level_bytes(device):
                 raise NotModelled("a single pass over an array that caches may hold")
             usual_only(point, loads="cached")
+            few = threads if agent == "cpu" and threads < usable_processors(device) else 0
             answer = lines.single_pass(
-                platform, device, agent=agent, allocator=allocator, nbytes=point.size("size"), apart=apart,
-                threads=threads,
-            )  # fmt: skip
+                platform, device, agent=agent, allocator=allocator, nbytes=point.size("size"), apart=apart, threads=few
+            )
         else:
             if loads not in ("cached", "bypass-l1"):
                 raise NotModelled(f"loads={loads}")

@@ -111,17 +111,17 @@ def mean_time(levels: Sequence[Level], nbytes: float, of_level: Callable[[str], 
     return Time(value, min(value, *ends), max(value, *ends))
 
 
-def load_time(platform: Platform, agent: str, level: str) -> tuple[Time, Ground]:
+def load_time(platform: Platform, agent: str, level: str) -> tuple[Time, tuple[Ground, ...]]:
     """The time of a dependent load that a level serves, and what it rests on. Raises MissingValue."""
     load = platform.quantity(f"cache.{agent}.{level}.load")
-    return load.time, load.ground
+    return load.time, (load.ground,)
 
 
-def byte_time(platform: Platform, agent: str, level: str, users: int) -> tuple[Time, Ground]:
+def byte_time(platform: Platform, agent: str, level: str, users: int) -> tuple[Time, tuple[Ground, ...]]:
     """What a byte of a stream takes that a level serves, and what it rests on. Raises MissingValue.
 
     users: cores of the CPU, each of which streams at the rate of the level; a GPU's rate is that of all of it.
     """
     rate = platform.quantity(f"cache.{agent}.{level}.rate")
     factor = 1.0 if agent == "gpu" else 1.0 / users
-    return Time(1 / rate.value, 1 / rate.high, 1 / rate.low).times(factor), rate.ground
+    return Time(1 / rate.value, 1 / rate.high, 1 / rate.low).times(factor), (rate.ground,)

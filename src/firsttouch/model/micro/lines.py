@@ -8,15 +8,19 @@ Accesses"; AMD GCN architecture whitepaper, vector memory).
 from __future__ import annotations
 
 import math
-from operator import attrgetter
 
 from firsttouch.base.errors import NotModelled
+from firsttouch.model.caches import NONE, holding
 from firsttouch.model.costs import Ground, Time
 from firsttouch.model.micro.answers import Answer
-from firsttouch.model.micro.loads import load, repeated, stream
+from firsttouch.model.micro.loads import from_memory, load, repeated
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import DeviceInfo
 
+BOTH = ("read", "write")
+"""An update reads a line and writes it."""
+WORD = 8
+"""Bytes of an entry."""
 GROUP = 256
 """Threads of a group of the kernels, all of which are on one multiprocessor."""
 
@@ -35,20 +39,14 @@ def single_pass(
     platform: Platform, device: DeviceInfo, *, agent: str, allocator: str, nbytes: int, apart: int, threads: int
 ) -> Answer:
     """One update of each entry of an array, in ns for an entry. nbytes: of the array, which no cache holds. apart:
-    bytes from one updated entry to the next. threads: of the CPU; 0 is all.
+    bytes from one updated entry to the next. threads: of the CPU, if not all of them update.
     """
-    ways = [
-        stream(
-            platform, device, agent=agent, allocator=allocator, first=agent, kernel=kernel, nbytes=nbytes,
-            in_memory=True, threads=threads if agent == "cpu" else 0,
-        )
-        for kernel in ("read", "write")
-    ]  # fmt: skip
+    ways = [from_memory(platform, device, agent, allocator, agent, kernel, nbytes, threads=threads) for kernel in BOTH]
     moved, ground = _moved(platform, agent, apart)
-    value, low, high = (
-        moved * sum(1 / float(bound(way)) for way in ways) for bound in map(attrgetter, ("value", "high", "low"))
-    )
-    return Answer(value, low, high, grounds=(*(g for way in ways for g in way.grounds), ground))
+    if agent == "cpu" and platform.has("cached_in.cpu") and holding(platform, agent, allocator) == NONE:
+        moved = min(apart, WORD)  # each load or store is one access, and fetches no line
+    time = (ways[0][0] + ways[1][0]).times(moved)
+    return Answer(time.value, time.low, time.high, grounds=(*ways[0][1], *ways[1][1], ground))
 
 
 def updates(
@@ -72,14 +70,10 @@ def updates(
     grounds: list[Ground] = [units.ground, room.ground, line, *waited.grounds]
 
     def passed_on(kernel: str, without: str) -> Time:
-        def from_memory() -> tuple[float, float, float, tuple[Ground, ...]]:
-            rate = stream(
-                platform, device, agent="gpu", allocator=allocator, first="gpu", kernel=kernel, nbytes=1 << 30,
-                in_memory=True, threads=0,
-            )  # fmt: skip
-            return rate.value, rate.low, rate.high, rate.grounds
+        def of_memory() -> tuple[Time, tuple[Ground, ...]]:
+            return from_memory(platform, device, "gpu", allocator, "gpu", kernel)
 
-        time, more = repeated(platform, "gpu", allocator, kernel, nbytes, used, from_memory, without)
+        time, more = repeated(platform, "gpu", allocator, kernel, nbytes, used, of_memory, without)
         grounds.extend(more)
         return time.times(nbytes)
 

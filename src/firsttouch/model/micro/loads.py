@@ -37,6 +37,8 @@ TRIADS = ("copy", "scale", "add", "triad")
 """Kernels that read and write, of which one rate stands for all unless the file tells them apart."""
 
 
+LARGE = float(1 << 30)
+"""Bytes of an array of which no cache holds much."""
 LOAD = "load"
 """How the names of the times of dependent loads begin."""
 LARGEST_STEP = 8.0
@@ -117,8 +119,8 @@ def load(
 
     def of_level(level: str) -> Time:
         if level:
-            time, ground = load_time(platform, agent, level)
-            grounds.append(ground)
+            time, more = load_time(platform, agent, level)
+            grounds.extend(more)
             return time
         curve = platform.curve(memory_name(platform, device, agent, allocator, first, LOAD))
         grounds.extend(curve.grounds)
@@ -145,30 +147,52 @@ def stream(
     """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first.
     in_memory: no cache holds an array. threads: of the CPU; 0 is all.
     """
-    name = memory_name(platform, device, agent, allocator, first, "stream")
-    by_level = has_times(platform, agent, "rate")
-    of_cpu = agent == "cpu" and (threads or by_level)
-    most = int(platform.quantity("host.processors").value) if of_cpu else 0
+    known = has_times(platform, agent, "rate")
+    counted = agent == "cpu" and (threads or known)
+    most = int(platform.quantity("host.processors").value) if counted else 0
     used = min(threads, most) if isinstance(threads, int) and threads else most
-
-    def from_memory(in_memory: bool) -> tuple[float, float, float, tuple[Ground, ...]]:
-        value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
-        if used == most:
-            return value, low, high, grounds
-        one = platform.quantity("host.thread_bandwidth")
-        most_of_threads = (used * one.value, used * one.low, used * one.high)
-        value, low, high = (min(pair) for pair in zip((value, low, high), most_of_threads, strict=True))
-        return value, low, high, (*grounds, one.ground)
-
-    if by_level:
-        time, grounds = repeated(platform, agent, allocator, kernel, nbytes, used, lambda: from_memory(True))
-        value, low, high = 1 / time.value, 1 / time.high, 1 / time.low
+    few = used if used < most else 0
+    if known:
+        users = used or int(platform.quantity("device.multiprocessors").value)
+        time, grounds = repeated(
+            platform, agent, allocator, kernel, nbytes, users,
+            lambda: from_memory(platform, device, agent, allocator, first, kernel, nbytes, threads=few),
+        )  # fmt: skip
     else:
-        value, low, high, grounds = from_memory(in_memory)
+        time, grounds = from_memory(
+            platform, device, agent, allocator, first, kernel, nbytes, in_memory=in_memory, threads=few
+        )
+    value = 1 / time.value
     counters: dict[str, Scalar] = {}
-    if agent == "cpu" and threads and used == most and platform.has("host.thread_bandwidth"):
+    if agent == "cpu" and threads and not few and platform.has("host.thread_bandwidth"):
         counters["threads"] = min(most, math.ceil(value / platform.quantity("host.thread_bandwidth").value))
-    return Answer(value, low, high, counters, grounds=grounds)
+    return Answer(value, 1 / time.high, 1 / time.low, counters, grounds=grounds)
+
+
+def from_memory(
+    platform: Platform,
+    device: DeviceInfo,
+    agent: str,
+    allocator: str,
+    first: str,
+    kernel: str,
+    nbytes: float = LARGE,
+    *,
+    in_memory: bool = True,
+    threads: int = 0,
+) -> tuple[Time, tuple[Ground, ...]]:
+    """What a byte takes of a kernel of STREAM over arrays of so many bytes each, and what that rests on.
+
+    in_memory: no cache holds an array. threads: of the CPU, if not all of them stream.
+    """
+    name = memory_name(platform, device, agent, allocator, first, "stream")
+    value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
+    time = Time(1 / value, 1 / high, 1 / low)
+    if not threads:
+        return time, grounds
+    one = platform.quantity("host.thread_bandwidth")
+    alone = Time(1 / one.value, 1 / one.high, 1 / one.low).times(1 / threads)
+    return time.at_least(alone), (*grounds, one.ground)
 
 
 def repeated(
@@ -178,42 +202,36 @@ def repeated(
     kernel: str,
     nbytes: float,
     users: int,
-    from_memory: Callable[[], tuple[float, float, float, tuple[Ground, ...]]],
+    of_memory: Callable[[], tuple[Time, tuple[Ground, ...]]],
     without: str = "",
 ) -> tuple[Time, tuple[Ground, ...]]:
     """What a byte takes of a kernel that passes over arrays of so many bytes each again and again, and what that rests
-    on. users: of the CPU's cores; 0: all multiprocessors. from_memory: the rate, its bounds, and their grounds.
+    on. users: cores, or multiprocessors. of_memory: the same from memory.
 
     A GPU's first-level caches pass stores on to the next level.
     """
     reads, writes = ARRAYS[kernel]
-    users = users or int(platform.quantity("device.multiprocessors").value)
     levels = levels_of(platform, agent, allocator, users, without)
-    names = [level.name for level in levels]
+    below_l1 = "l2" if any(level.name == "l2" for level in levels) else ""
     grounds: list[Ground] = []
 
     def of_uses(level: str) -> Time:
-        if level:
-            time, ground = byte_time(platform, agent, level, users)
-            grounds.append(ground)
-            return time
-        value, low, high, more = from_memory()
+        time, more = byte_time(platform, agent, level, users) if level else of_memory()
         grounds.extend(more)
-        return Time(1 / value, 1 / high, 1 / low)
+        return time
 
     def of_level(level: str) -> Time:
-        if not writes or agent == "cpu" or level != "l1":
+        if agent == "cpu" or level != "l1" or not writes:
             return of_uses(level)
-        next_level = "l2" if "l2" in names else ""
-        parts = [of_uses(where).times(count) for where, count in ((level, reads), (next_level, writes)) if count]
-        return sum(parts, Time()).times(1 / (reads + writes))
+        read = of_uses(level).times(reads) if reads else Time()
+        return (read + of_uses(below_l1).times(writes)).times(1 / (reads + writes))
 
     time = mean_time(levels, (reads + writes) * nbytes, of_level)
     return time, tuple(dict.fromkeys(grounds))
 
 
 def _stream(
-    platform: Platform, device: DeviceInfo, agent: str, name: str, kernel: str, nbytes: int, in_memory: bool
+    platform: Platform, device: DeviceInfo, agent: str, name: str, kernel: str, nbytes: float, in_memory: bool
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate of a kernel, its bounds, and their grounds. Where the file has no rate of a memory, it follows from that
     of the host's memory, the device's, or the link. in_memory: no cache holds an array.
@@ -238,7 +256,7 @@ def _stream(
     return _rate(curve, nbytes, in_memory)
 
 
-def _rate(curve: Price, nbytes: int, in_memory: bool) -> tuple[float, float, float, tuple[Ground, ...]]:
+def _rate(curve: Price, nbytes: float, in_memory: bool) -> tuple[float, float, float, tuple[Ground, ...]]:
     """A rate at a size, where the curve says something of it: below the smallest known size, only of memory."""
     least = curve.sizes[0]
     if not in_memory and (nbytes < least or least == 0):
@@ -256,7 +274,7 @@ def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
 
 
 def _rate_in_shared_memory(
-    platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: int
+    platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: float
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate in the one memory of an integrated chip, of which caches may not hold all kinds. A kernel that streams
     through arrays beyond its caches uses nothing again that they would have held.
