@@ -28,6 +28,7 @@ from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
 from firsttouch.model.rule_prices import rule_price
+from firsttouch.model.values import ALWAYS
 from firsttouch.program.least_moves import must_move
 from firsttouch.records.schema import DeviceInfo, Scalar
 
@@ -101,6 +102,11 @@ def _loads_are_alike(platform: Platform, device: DeviceInfo, agent: str) -> bool
     return full or has_times(platform, agent, "load")
 
 
+def _is_by_size(platform: Platform, *names: str) -> bool:
+    """Whether a file has times of a memory at several sizes, which tell of the caches too."""
+    return any(platform.has(name) and platform.curve(name).sizes[-1] not in (1.0, ALWAYS) for name in names)
+
+
 def load(
     platform: Platform,
     device: DeviceInfo,
@@ -116,18 +122,19 @@ def load(
     multiprocessors that share the buffer evenly. without: a level of caches that the load passes by.
     """
     grounds: list[Ground] = []
+    name = memory_name(platform, device, agent, allocator, first, LOAD)
 
     def of_level(level: str) -> Time:
         if level:
             time, more = load_time(platform, agent, level)
             grounds.extend(more)
             return time
-        curve = platform.curve(memory_name(platform, device, agent, allocator, first, LOAD))
+        curve = platform.curve(name)
         grounds.extend(curve.grounds)
         return at(curve, nbytes)
 
-    known = has_times(platform, agent, "load")
-    levels = levels_of(platform, agent, allocator, users, without) if known else []
+    by_level = has_times(platform, agent, "load") and not _is_by_size(platform, name)
+    levels = levels_of(platform, agent, allocator, users, without) if by_level else []
     time = mean_time(levels, nbytes, of_level)
     return Answer(time.value, time.low, time.high, grounds=tuple(grounds))
 
@@ -147,12 +154,13 @@ def stream(
     """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first.
     in_memory: no cache holds an array. threads: of the CPU; 0 is all.
     """
-    known = has_times(platform, agent, "rate")
-    counted = agent == "cpu" and (threads or known)
+    name = memory_name(platform, device, agent, allocator, first, "stream")
+    by_level = has_times(platform, agent, "rate") and not _is_by_size(platform, name, f"{name}.{kernel}")
+    counted = agent == "cpu" and (threads or by_level)
     most = int(platform.quantity("host.processors").value) if counted else 0
     used = min(threads, most) if isinstance(threads, int) and threads else most
     few = used if used < most else 0
-    if known:
+    if by_level:
         users = used or int(platform.quantity("device.multiprocessors").value)
         time, grounds = repeated(
             platform, agent, allocator, kernel, nbytes, users,
