@@ -11,7 +11,7 @@ import pytest
 from firsttouch.base.errors import NotModelled
 from firsttouch.experiments import find_experiment
 from firsttouch.experiments.contract.base import Measurement
-from firsttouch.model.caches import Level, served
+from firsttouch.model.caches import CacheLevel, served
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.records.schema import Factors, Point
 
@@ -121,12 +121,19 @@ def test_a_stream_is_as_fast_as_the_level_that_holds_it(
     assert value(measurement) == pytest.approx(rate, rel=0.02)
 
 
-@pytest.mark.parametrize("kernel", ["read", "write", "copy", "triad"])
-def test_streams_slow_down_steadily_beyond_a_cache(kernel: str, tmp_path: Path) -> None:
-    factors = {**STREAM, "kernel": kernel, "agent": "gpu", "allocator": "device"}
+def test_streams_slow_down_steadily_beyond_a_cache(tmp_path: Path) -> None:
+    factors = {**STREAM, "agent": "gpu", "allocator": "device"}
     rates = [value(predicted(tmp_path, "bandwidth", **factors, size=n * 16 * KIB)) for n in range(1, 100, 3)]
     assert rates == sorted(rates, reverse=True)
     assert (rates[0], rates[-1]) == (pytest.approx(L2), pytest.approx(MEMORY, rel=0.02))
+
+
+@pytest.mark.parametrize("factors", [{"kernel": "write"}, {"kernel": "read", "launch": "thread-per-element"}])
+def test_threads_that_repeat_their_own_part_stay_within_a_cache(factors: dict[str, Any], tmp_path: Path) -> None:
+    """32 passes over 2 MiB, of which the first is from memory. A single one over 64 MiB is."""
+    found = {**STREAM, **factors, "agent": "gpu", "allocator": "device"}
+    rates = [value(predicted(tmp_path, "bandwidth", **found, size=size)) for size in (2 * MIB, 64 * MIB)]
+    assert rates == [pytest.approx(1 / (1 / 32 / MEMORY + 31 / 32 / L2), rel=0.02), pytest.approx(MEMORY, rel=0.02)]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +249,7 @@ def test_times_at_several_sizes_tell_of_the_caches_themselves(tmp_path: Path) ->
 
 
 def test_every_use_is_served_once() -> None:
-    levels = [Level("l1", 10), Level("l2", 100)]
+    levels = [CacheLevel("l1", 10), CacheLevel("l2", 100)]
     for nbytes in (1, 10, 11, 50, 100, 150, 1000):
         for bound in ("value", "low", "high"):
             parts = served(levels, nbytes, bound)

@@ -320,8 +320,8 @@ class Caching(Experiment):
         if single_pass:
             if point.size("size") <= last_level_bytes(device):
                 raise NotModelled("a single pass over an array that caches may hold")
-            usual_only(point, loads="cached")
-            few = threads if agent == "cpu" and threads < usable_processors(device) else 0
+            usual_only(point, loads="cached", **({"threads": 0} if agent == "gpu" else {}))
+            few = threads if threads < usable_processors(device) else 0
             answer = lines.single_pass(
                 platform, device, agent=agent, allocator=allocator, nbytes=point.size("size"), apart=apart, threads=few
             )

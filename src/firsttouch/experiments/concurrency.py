@@ -105,6 +105,7 @@ class Concurrency(Experiment):
     )
     without_effect = {
         "iterations": "each takes as long as the first",
+        "sdma": "with this switch the CPU uses the GPU's memory where it is, and nothing is copied",
     }
     figures = (
         Bar(x="allocator", colour="strategy", y_title="ms per iteration", title="Time per iteration"),

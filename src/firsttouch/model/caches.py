@@ -24,7 +24,7 @@ Serving: TypeAlias = Literal["load", "rate"]
 
 
 @dataclass(frozen=True)
-class Level:
+class CacheLevel:
     """A level of caches. nbytes: what all caches of it that take part hold together."""
 
     name: str
@@ -47,14 +47,14 @@ def has_times(platform: Platform, agent: str, serving: Serving) -> bool:
     return any(platform.has(f"cache.{agent}.{level}.{serving}") for level in LEVELS)
 
 
-def levels_of(platform: Platform, agent: str, allocator: str, users: int, without: str = "") -> Sequence[Level]:
+def levels_of(platform: Platform, agent: str, allocator: str, users: int, without: str = "") -> Sequence[CacheLevel]:
     """The levels that hold an allocator's memory, the fastest first.
 
     users: cores or multiprocessors that share the bytes evenly. without: a level that is passed by.
     """
     word = holding(platform, agent, allocator)
     return [
-        Level(level, platform.quantity(f"{owner(agent)}.{level}").value * _caches(platform, agent, level, users))
+        CacheLevel(level, platform.quantity(f"{owner(agent)}.{level}").value * _caches(platform, agent, level, users))
         for level in LEVELS
         if word in (level, ALL) and level != without and platform.has(f"{owner(agent)}.{level}")
     ]
@@ -71,7 +71,7 @@ def _caches(platform: Platform, agent: str, level: str, users: int) -> float:
     return 1
 
 
-def served(levels: Sequence[Level], nbytes: float, bound: str = "value") -> dict[str, float]:
+def served(levels: Sequence[CacheLevel], nbytes: float, bound: str = "value") -> dict[str, float]:
     """Which part of the uses each level serves, and '' memory, of bytes that are used in a cycle, each as often.
 
     Of bytes that a cache does not hold, it replaces lines at random, so that a line is there again with the chance h
@@ -96,7 +96,7 @@ def _hits(excess: float, bound: str) -> float:
     return hits
 
 
-def mean_time(levels: Sequence[Level], nbytes: float, of_level: Callable[[str], Time]) -> Time:
+def mean_time(levels: Sequence[CacheLevel], nbytes: float, of_level: Callable[[str], Time]) -> Time:
     """The mean time of uses of bytes in a cycle. of_level: the time if a level serves them, or, for '', memory, which
     is asked only for what serves any.
     """

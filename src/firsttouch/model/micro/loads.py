@@ -38,6 +38,8 @@ TRIADS = ("copy", "scale", "add", "triad")
 """Kernels that read and write, of which one rate stands for all unless the file tells them apart."""
 
 
+ELEMENT, VECTOR = 8, 16
+"""Bytes of an array that a thread of a kernel has at least."""
 LARGE = float(1 << 30)
 """Bytes of an array of which no cache holds much."""
 LOAD = "load"
@@ -150,9 +152,12 @@ def stream(
     nbytes: int,
     in_memory: bool,
     threads: int | str,
+    passes: int = 1,
+    each: bool = False,
 ) -> Answer:
     """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first.
-    in_memory: no cache holds an array. threads: of the CPU; 0 is all.
+    in_memory: no cache holds an array. threads: of the CPU; 0 is all. passes: of one launch. each: a thread of the GPU
+    has one element.
     """
     name = memory_name(platform, device, agent, allocator, first, "stream")
     by_level = has_times(platform, agent, "rate") and not _is_by_size(platform, name, f"{name}.{kernel}")
@@ -162,10 +167,19 @@ def stream(
     few = used if used < most else 0
     if by_level:
         users = used or int(platform.quantity("device.multiprocessors").value)
-        time, grounds = repeated(
-            platform, agent, allocator, kernel, nbytes, users,
-            lambda: from_memory(platform, device, agent, allocator, first, kernel, nbytes, threads=few),
-        )  # fmt: skip
+
+        def of_memory() -> tuple[Time, tuple[Ground, ...]]:
+            return from_memory(platform, device, agent, allocator, first, kernel, nbytes, threads=few)
+
+        time, grounds = repeated(platform, agent, allocator, kernel, nbytes, users, of_memory)
+        if agent == "gpu" and passes > 1 and (each or kernel != "read"):
+            # A thread passes over its own part again and again, and the next begin when it is done.
+            room = users * platform.quantity("device.threads").value * (ELEMENT if each else VECTOR)
+            again, more = repeated(platform, agent, allocator, kernel, min(nbytes, room), users, of_memory)
+            time = time.times(1 / passes) + again.times(1 - 1 / passes)
+            grounds = tuple(dict.fromkeys((*grounds, *more, platform.ground("device.threads"))))
+    elif each and not in_memory:  # in memory a thread for each element is enough to keep it busy
+        raise NotModelled("a thread for each element of arrays that caches may hold")
     else:
         time, grounds = from_memory(
             platform, device, agent, allocator, first, kernel, nbytes, in_memory=in_memory, threads=few
