@@ -37,9 +37,15 @@ def owner(agent: str) -> str:
 
 
 def holding(platform: Platform, agent: str, allocator: str) -> str:
-    """The levels of an agent's caches that hold an allocator's memory: one, `all`, or `none`. Raises MissingValue."""
-    named = f"cached_in.{agent}.{allocator}"
-    return platform.word(named if platform.has(named) else f"cached_in.{agent}")
+    """The levels of an agent's caches that hold an allocator's memory: one, `all`, or `none`. All hold it where
+    hardware keeps them alike, unless the file says otherwise. Raises MissingValue.
+    """
+    by_agent = f"cached_in.{agent}"
+    if platform.has(by_allocator := f"{by_agent}.{allocator}"):
+        return platform.word(by_allocator)
+    if not platform.has(by_agent) and platform.has("device.coherence") and platform.word("device.coherence") == "full":
+        return ALL
+    return platform.word(by_agent)
 
 
 def has_times(platform: Platform, agent: str, serving: Serving) -> bool:
