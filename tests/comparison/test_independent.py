@@ -65,8 +65,8 @@ def test_what_came_from_a_row_is_not_judged_by_it() -> None:
 
 
 def test_equal_predictions_are_wrong_where_the_study_says_that_they_differ() -> None:
-    (claim,) = predicted_claims("tk1", "tk1-pinned-slowest").values()
-    assert (claim.outcome, claim.shares.tied) == ("wrong", pytest.approx(1 / 3))
+    (claim,) = predicted_claims("tk1", "tk1-pinned-loses").values()
+    assert (claim.outcome, claim.shares.tied) == ("wrong", 1)
 
 
 def test_what_the_study_does_not_decide_is_open() -> None:

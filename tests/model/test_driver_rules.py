@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.model.rules import access_counters, ats, eviction, integrated, linux, thrashing
+from firsttouch.model.rules import access_counters, ats, eviction, linux, thrashing
 from firsttouch.model.rules.access_counters import MovedMemory, Translation
 from firsttouch.model.rules.releases import parse_release
 
@@ -140,24 +140,6 @@ def test_a_first_touch_by_the_cpu_makes_pages(
 def test_the_setting_of_huge_pages_decides(setting: linux.HugePages, advised: bool, huge: bool) -> None:
     """include/linux/huge_mm.h (Linux 6.8)."""
     assert linux.gets_huge_pages(setting, advised=advised) == huge
-
-
-@pytest.mark.parametrize(
-    ("coherence", "memory", "cached"),
-    [
-        ("none", "device", (True, True, False)),  # allocation.tk1.default.*-caching
-        ("none", "locked", (False, False, False)),  # allocation.tk1.hostalloc.*-caching, cache.tk1.hostalloc.l2
-        ("none", "moving", (True, True, True)),  # allocation.tk1.managed.*-caching, cache.tk1.managed.flush
-        ("bus", "device", (True, True, False)),  # machine.kaveri.bus.garlic
-        ("bus", "coherent", (True, True, True)),  # machine.kaveri.bus.onion, cache.kaveri.opencl20.flush
-        ("bus", "atomic", (True, False, False)),  # machine.kaveri.bus.onion-plus
-    ],
-)
-def test_caches_of_integrated_chips(
-    coherence: integrated.CacheCoherence, memory: integrated.SharedMemory, cached: tuple[bool, bool, bool]
-) -> None:
-    """The rows of the papers' file integrated-2017 that are named."""
-    assert integrated.caching(coherence, memory) == cached
 
 
 @pytest.mark.parametrize(

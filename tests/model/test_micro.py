@@ -159,7 +159,7 @@ def test_a_size_between_known_ones_has_the_range_of_both(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("experiment", "factors", "name"),
     [
-        ("latency", CHASE | {"size": MIB}, "load.gpu.device"),
+        ("latency", CHASE | {"agent": "cpu", "size": MIB}, "cache.cpu.l2.load"),
         ("faultcount", FAULTS | {"allocator": "pinned"}, "faults.pinned"),
     ],
 )

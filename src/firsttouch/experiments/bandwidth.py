@@ -353,9 +353,7 @@ class Bandwidth(Experiment):
     def predict(self, point: Point, platform: Platform) -> Measurement:
         usual_only(point, stores="normal", activity="off")
         threads, size, device = point["threads"], point.size("size"), device_of(point, platform)
-        agent, in_memory = point.text("agent"), size >= 4 * last_level_bytes(device)
-        if not in_memory:  # in memory a thread for each element is enough to keep it busy
-            usual_only(point, launch=SEARCHED)
+        agent, in_memory = point.text("agent"), point["arrays"] == "memory"
         answer = loads.stream(
             platform,
             device,
@@ -364,8 +362,10 @@ class Bandwidth(Experiment):
             first=first_toucher(agent, point["first_touch"]),
             kernel=point.text("kernel"),
             nbytes=size,
-            in_memory=in_memory or point["arrays"] == "memory",
+            in_memory=in_memory or size >= 4 * last_level_bytes(device),
             threads=threads if isinstance(threads, int) else str(threads),
+            passes=1 if in_memory else sweep_passes(point.text("kernel"), size),
+            each=point.factors.get("launch") == PER_ELEMENT,
         )
         return predicted(answer)
 

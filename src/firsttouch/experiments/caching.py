@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from firsttouch import _core
+from firsttouch.base.errors import NotModelled
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.caching import is_cached
 from firsttouch.experiments.contract.base import (
@@ -20,26 +23,33 @@ from firsttouch.experiments.contract.base import (
 )
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
+    KiB,
     MiB,
     agents,
     allocator_factor,
     buffer_fact,
+    last_level_bytes,
     line_bytes,
     memory_bytes,
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import AGENTS, HARDWARE
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import FULL, QUICK, STANDARD, Not, leave_out, take, take_only
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_main_of_device
 from firsttouch.machine.hosts import usable_processors
+from firsttouch.model.micro import lines
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Line, Table
 from firsttouch.records.findings import Claim, Finding, are_alike, compare_medians, finding, quantity
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import distinct, group_by, measured, median_of
 from firsttouch.workers.session import Session
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)
@@ -294,6 +304,38 @@ class Caching(Experiment):
                 buffers=[buffer_fact("entries", buffer)],
                 counters={"entry_ns" if single_pass else "update_ns": _core.summarise(outcome.samples)[1]},
             )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        device, agent, pattern = device_of(point, platform), point.text("agent"), point.text("pattern")
+        allocator, loads = point.text("allocator"), point.text("loads")
+        if pattern == "reread":
+            few, nbytes = 4 * KiB, min(REREAD_BYTES["quick"], memory_bytes(device))
+            again, cold = lines.reread(platform, device, agent=agent, allocator=allocator, few=few, nbytes=nbytes)
+            counters: dict[str, Scalar] = {"reread_ns": again.value, "cold_ns": cold.value}
+            counters["cached"] = is_cached(again.value, cold.value)
+            return predicted(replace(again, counters=counters, grounds=(*again.grounds, *cold.grounds)))
+        single_pass, step = pattern in SINGLE_PASS, 2 if pattern in ("even", "single-pass-even") else 1
+        apart = 0 if pattern == "one" else step * max(ENTRY, point.size("padding"))
+        threads = point.count("threads")
+        if single_pass:
+            if point.size("size") <= last_level_bytes(device):
+                raise NotModelled("a single pass over an array that caches may hold")
+            usual_only(point, loads="cached", **({"threads": 0} if agent == "gpu" else {}))
+            few = threads if threads < usable_processors(device) else 0
+            answer = lines.single_pass(
+                platform, device, agent=agent, allocator=allocator, nbytes=point.size("size"), apart=apart, threads=few
+            )
+        else:
+            if loads not in ("cached", "bypass-l1"):
+                raise NotModelled(f"loads={loads}")
+            if agent == "cpu":
+                raise NotModelled("lines that threads of the CPU share")
+            answer = lines.updates(
+                platform, device, allocator=allocator, threads=threads, apart=apart, step=step,
+                without="l1" if loads == "bypass-l1" else "",
+            )  # fmt: skip
+        name = "entry_ns" if single_pass else "update_ns"
+        return predicted(replace(answer, counters={name: answer.value}))
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
         """Adds the counter `slowdown` to points that differ from others in their padding alone, `most_threads` to

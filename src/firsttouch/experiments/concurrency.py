@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.base.errors import Unsupported
+from firsttouch.base.errors import NotModelled, Unsupported
 from firsttouch.experiments.contract import shares
 from firsttouch.experiments.contract.base import (
     ONE_AT_A_TIME,
@@ -20,10 +21,13 @@ from firsttouch.experiments.contract.base import (
 )
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.contract.meanings import SHARES
+from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
 from firsttouch.experiments.contract.presets import QUICK, SHORT, STANDARD, exclude, leave_out
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import not_told_apart
 from firsttouch.machine.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
+from firsttouch.machine.hosts import usable_processors
+from firsttouch.model.micro import halves
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Bar, Line
 from firsttouch.records.findings import (
@@ -42,6 +46,9 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric
 from firsttouch.records.statistics import median_of
 from firsttouch.records.text import label
 from firsttouch.workers.session import Session
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 COPYING = ("copying", "copying-pageable")
 """The strategies with a separate array for each agent. The CPU's is page-locked, or of malloc, which a copy stages."""
@@ -96,6 +103,10 @@ class Concurrency(Experiment):
             *SHARES,
         ),
     )
+    without_effect = {
+        "iterations": "each takes as long as the first",
+        "sdma": "with this switch the CPU uses the GPU's memory where it is, and nothing is copied",
+    }
     figures = (
         Bar(x="allocator", colour="strategy", y_title="ms per iteration", title="Time per iteration"),
         Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),
@@ -212,6 +223,24 @@ class Concurrency(Experiment):
             errors = sum(checked.errors for checked in outcomes)
             reason = f"{errors} integers are wrong" if errors else ""
             return Measurement.of(outcome, verified_why=reason, buffers=facts, checked=outcomes, counters=counters)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, cpu_half=SAME)
+        if (share := shares.share_of(point.factors)) is None:
+            raise NotModelled(f"gpu_share={shares.BEST}")
+        device, strategy, allocator = device_of(point, platform), point.text("strategy"), point.text("allocator")
+        threads, of_gpu = int(point.factors.get("cpu_threads", 0) or 0), _gpu_bytes(point.factors, share)
+        with known_prices():
+            answer = halves.halves(
+                platform,
+                device,
+                allocator=allocator,
+                of_cpu=cpu_array_allocator(point.factors, device) if strategy in COPYING else "",
+                in_turns=strategy == "lockstep",
+                parts=(point.size("size") - of_gpu, of_gpu),
+                threads=threads if threads < usable_processors(platform.host) else 0,
+            )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = at_largest(records)

@@ -103,6 +103,7 @@ _PLACES = {
     "library": "mpi|xccl",
     "type": "u64|f64",
     "place": "near|far|gpu",
+    "level": "l1|l2|l3",
 }
 """The regular expressions for the words in angle brackets of a pattern."""
 
@@ -114,6 +115,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 KERNELS = "kernels"
+_HOLDING = ("all", "l1", "l2", "none")
 _P = Parameter
 PARAMETERS: Sequence[Parameter] = (
     _P(
@@ -167,6 +169,7 @@ PARAMETERS: Sequence[Parameter] = (
         facts=["host.infinity_cache_bytes"],
     ),
     _P("host.cores_per_l3", "count", "cores of the host that share a last-level cache", 1, 1e4),
+    _P("host.cores_per_l2", "count", "cores of the host that share a second-level cache", 1, 1e4),
     _P("host.line", "size", "line of the host's caches", 16, 2**10, facts=["host.line_bytes"]),
     _P("host.bandwidth", "rate", "rate at which all threads of the CPU read the host's memory", 1e-3, 1e5),
     _P(
@@ -226,6 +229,16 @@ PARAMETERS: Sequence[Parameter] = (
     _P("link.h2d", "rate", "rate of the link from the host to the device", 1e-3, 1e5),
     _P("link.d2h", "rate", "rate of the link from the device to the host", 1e-3, 1e5),
     _P("host.thread_bandwidth", "rate", "rate at which one thread of the CPU streams through host memory", 1e-3, 1e5),
+    _P("cached_in.<agent>", "word", "which levels of its caches hold what an agent uses", words=_HOLDING),
+    _P("cached_in.<agent>.<allocator>", "word", "the same of the memory of one allocator", words=_HOLDING),
+    _P("cache.<agent>.<level>.load", "time", "dependent load that a level of an agent's caches serves", 0, 1e6),
+    _P(
+        "cache.<agent>.<level>.rate",
+        "rate",
+        "rate at which all of a GPU, or one core of the CPU, streams what a level of its caches holds",
+        1e-3,
+        1e6,
+    ),
     _P("load.<agent>.<allocator>", "price", "time of a dependent load, by the size of the buffer"),
     _P("stream.<agent>.<allocator>", "price", "rate of STREAM's kernels, by the size of one array"),
     _P("stream.<agent>.<allocator>.<kernel>", "price", "rate of one of STREAM's kernels, by the size of one array"),

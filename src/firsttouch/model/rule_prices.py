@@ -16,11 +16,11 @@ from firsttouch.machine.allocators.properties import (
     role,
     stays_movable,
 )
+from firsttouch.model.caches import NONE, holding
 from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.platform import Magnitude, Platform
 from firsttouch.model.rules import ats, kfd
 from firsttouch.model.rules.access_counters import MovedMemory, Translation, counters_migrate
-from firsttouch.model.rules.integrated import CacheCoherence, MemoryCaching, SharedMemory, caching
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.values import ALWAYS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -232,30 +232,19 @@ def _counter_service(platform: Platform, device: DeviceInfo, allocator: str) -> 
     return Price((1.0, ALWAYS), (service.time, service.time), (service.ground,))
 
 
-def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
-    """The kind of memory that an integrated chip takes an allocator's for."""
-    if needs_mapping(entry) or memory_of(entry) == "device":
-        return "device"
-    if entry.managed:
-        return "moving"
-    if role(entry.name) == "page-locked":
-        return "locked"
-    return "coherent" if is_plain_host(entry.name) or not entry.concurrent else "atomic"
-
-
-def _caching(platform: Platform, device: DeviceInfo, allocator: str) -> MemoryCaching:
-    if platform.word("device.coherence") == "full":
-        return MemoryCaching(cpu=True, gpu=True)
-    return caching(cast(CacheCoherence, platform.word("device.coherence")), _memory_kind(_entry(device, allocator)))
-
-
 def _uncached(platform: Platform, device: DeviceInfo, agent: str, allocator: str) -> Price | None:
-    cached = _caching(platform, device, allocator)
-    return NOTHING if (cached.cpu if agent == "cpu" else cached.gpu) else platform.curve(f"uncached.{agent}")
+    """A pass over memory that no cache of the agent holds takes longer."""
+    return platform.curve(f"uncached.{agent}") if holding(platform, agent, allocator) == NONE else NOTHING
 
 
 def _cache_flush(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
-    return platform.curve("cache_flush") if _caching(platform, device, allocator).flushed else NOTHING
+    """Memory that both agents use where it is, and that a GPU's caches hold, is written back around kernels, unless
+    hardware keeps all caches alike.
+    """
+    entry = _entry(device, allocator)
+    in_place = not needs_mapping(entry) and memory_of(entry) != "device"
+    kept = platform.word("device.coherence") == "full" or holding(platform, "gpu", allocator) == NONE
+    return platform.curve("cache_flush") if in_place and not kept else NOTHING
 
 
 def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, *kernel: str) -> Price | None:
@@ -278,7 +267,7 @@ def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
         price = platform.curve(name) if platform.has(name) else _stream(platform, device, "gpu", allocator)
         if price is not None and price.of(1 << 30).value > _usual_pass(platform, device).of(1 << 30).value:
             return price
-        if platform.has("device.coherence") and not _caching(platform, device, allocator).gpu:
+        if platform.has("device.coherence") and holding(platform, "gpu", allocator) == NONE:
             return _usual_pass(platform, device)  # each use of a line goes to memory, as those across a link do
     raise Unmeasured("kernels use this memory as fast as the device's usual memory, as far as is known")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 NOT_MODELLED: Sequence[str] = (
     "how fast kernels compute, unless their times are given or were measured elsewhere",
-    "caches beyond the reuse that a kernel's profile has",
+    "what caches do in applications, beyond the reuse that a kernel's profile has",
     "contention, and other programs on the machine",
     "both agents on the same pages at once, beyond the least that happens",
     "applications of several processes; messages between processes that share a device",
