@@ -88,6 +88,38 @@ class IterationTimes:
             yield total + rounds * sum(each) + sum(each[:rest])
 
 
+class IterationReads:
+    """The bytes that kernels read from one memory: in all, and in each iteration of the last timed loop."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.by_iteration = IterationTimes()
+        self._began: list[float] = []
+        self._of_round = 0.0
+
+    def launched(self, nbytes: float) -> None:
+        """A kernel reads so many bytes."""
+        self.by_iteration.launched(self.total)
+        self.total += nbytes
+
+    def end(self) -> None:
+        """An iteration ends."""
+        self.by_iteration.end(self.total)
+
+    def begin_round(self) -> None:
+        self._began.append(self.total)
+        self.by_iteration.begin_round()
+
+    def end_round(self) -> None:
+        self._of_round = self.total - self._began.pop()
+        self.by_iteration.end_round()
+
+    def add_again(self, times: int) -> None:
+        """So many rounds follow that are like the last one."""
+        self.total += times * self._of_round
+        self.by_iteration.add_again(times, self.total)
+
+
 class Later:
     """The ns of the faults of launches that use a part of a buffer, where all of it was priced at the first one: each
     launch has them for its own part.

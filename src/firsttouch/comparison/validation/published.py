@@ -17,6 +17,7 @@ from firsttouch.comparison.validation.across import judged_across
 from firsttouch.comparison.validation.origins import Origins
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, Shares, ValidatedClaim, ValidatedRow, ValidationOutcome
+from firsttouch.harness.predicting import WITHOUT_FILES
 from firsttouch.records.papers.claims import Across, Check, Iterations, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
@@ -30,6 +31,7 @@ from firsttouch.records.papers.rows import (
     is_exception,
     stated_value,
 )
+from firsttouch.records.predicted import lacking
 from firsttouch.records.reading import Results, identity_of
 from firsttouch.records.schema import PEER, Factors, Record, Scalar
 from firsttouch.records.text import count
@@ -278,12 +280,18 @@ def _results_of_claim(claim: PaperClaim, points: PlatformPoints) -> Results:
 
 
 def _with_kernels(record: Record, metric: str) -> Record:
-    """A record of an application. One without the times of its kernels has no time that contains them."""
+    """A record of an application. One without the times of its kernels, or of its files, has no time that contains
+    them.
+    """
     timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
     has_kernel_times = record.experiment != APPLICATIONS or GPU_TIME in record.counters
-    if has_kernel_times or not timed or record.status != "ok":
+    if record.status != "ok" or not timed:
         return record
-    return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
+    if not has_kernel_times:
+        return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
+    if metric == MEDIAN and WITHOUT_FILES in lacking(record.terms):
+        return replace(record, status="skipped", reason=str(NotModelled(WITHOUT_FILES)))
+    return record
 
 
 def _without_interval(record: Record) -> Record:
