@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 
@@ -89,35 +89,54 @@ class IterationTimes:
 
 
 class IterationReads:
-    """The bytes that kernels read from one memory: in all, and in each iteration of the last timed loop."""
+    """The bytes that kernels read in each iteration of the last timed loop, by where these are: in the device's memory,
+    or in the host's, across the link.
+    """
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self.by_iteration = IterationTimes()
-        self._began: list[float] = []
-        self._of_round = 0.0
+        self._by_memory = {"device": IterationTimes(), "link": IterationTimes()}
+        self._totals = dict.fromkeys(self._by_memory, 0.0)
+        self._began: list[Mapping[str, float]] = []
+        self._of_round: Mapping[str, float] = {}
 
-    def launched(self, nbytes: float) -> None:
-        """A kernel reads so many bytes."""
-        self.by_iteration.launched(self.total)
-        self.total += nbytes
+    def begin(self) -> None:
+        """A loop begins."""
+        for iterations in self._by_memory.values():
+            iterations.begin()
+
+    def launched(self, **read: float) -> None:
+        """A kernel reads so many bytes of each memory."""
+        for memory, nbytes in read.items():
+            self._by_memory[memory].launched(self._totals[memory])
+            self._totals[memory] += nbytes
 
     def end(self) -> None:
         """An iteration ends."""
-        self.by_iteration.end(self.total)
+        for memory, iterations in self._by_memory.items():
+            iterations.end(self._totals[memory])
 
     def begin_round(self) -> None:
-        self._began.append(self.total)
-        self.by_iteration.begin_round()
+        self._began.append({**self._totals})
+        for iterations in self._by_memory.values():
+            iterations.begin_round()
 
     def end_round(self) -> None:
-        self._of_round = self.total - self._began.pop()
-        self.by_iteration.end_round()
+        began = self._began.pop()
+        self._of_round = {memory: total - began[memory] for memory, total in self._totals.items()}
+        for iterations in self._by_memory.values():
+            iterations.end_round()
 
     def add_again(self, times: int) -> None:
         """So many rounds follow that are like the last one."""
-        self.total += times * self._of_round
-        self.by_iteration.add_again(times, self.total)
+        for memory, iterations in self._by_memory.items():
+            self._totals[memory] += times * self._of_round[memory]
+            iterations.add_again(times, self._totals[memory])
+
+    def shown(self) -> Mapping[str, Sequence[float]]:
+        """The bytes of each, or the mean of each group if there are many; nothing if all are of one memory."""
+        if not all(iterations.total for iterations in self._by_memory.values()):
+            return {}
+        return {memory: iterations.shown() for memory, iterations in self._by_memory.items()}
 
 
 class Later:

@@ -120,11 +120,10 @@ def predict(
             terms.append(Term("compute", what, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, texts))))
     loop = pricing.iterations
     iterations = [1e-6 * ns for ns in loop.shown()]
-    both = all(reads.by_iteration.total for reads in pricing.reads.values())
-    reads = {memory: reads.by_iteration.shown() for memory, reads in pricing.reads.items() if both}
     kernel_ns = pricing.terms.counts[IN_KERNELS]
     kernel_ms = 1e-6 * kernel_ns + sum(term.ms for term in terms if term.what == KERNELS and term.phase == "compute")
-    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total, kernel_ms, reads)
+    times = (iterations, 1e-6 * loop.total, kernel_ms)
+    return Prediction(phases, terms, counted.counters(), memory, *times, pricing.reads.shown())
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

@@ -109,8 +109,7 @@ class Pricing(Replay):
         self.iterations = IterationTimes()
         self.crossed = Time()
         """What crossed the link for the current launch."""
-        self.reads = {"device": IterationReads(), "link": IterationReads()}
-        """The bytes that kernels read, by where they are: in the device's memory, or in the host's, across the link."""
+        self.reads = IterationReads()
         self._in_host_memory = self._across = 0.0
         """The bytes of the current launch's reads that are in memory of the host, and those that cross the link."""
 
@@ -130,14 +129,10 @@ class Pricing(Replay):
         self.finish_uses()
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
-            self._count_reads(launch)
+            declared = sum((a.end - a.start) * a.passes for a in launch.accesses if a.reads)
+            self.reads.launched(device=declared - self._in_host_memory, link=self._across)
         if self.computing is not None:
             self.computing.launch(self, launch)
-
-    def _count_reads(self, launch: Launch) -> None:
-        declared = sum((a.end - a.start) * a.passes for a in launch.accesses if a.reads)
-        self.reads["device"].launched(declared - self._in_host_memory)
-        self.reads["link"].launched(self._across)
 
     def read_across(self, nbytes: float, crossings: float = 1.0) -> None:
         """The current kernel reads so many bytes in memory of the host, each of which crosses the link so often."""
@@ -167,30 +162,25 @@ class Pricing(Replay):
     def mark(self, mark: LoopMark) -> None:
         if mark.begins:
             self.iterations.begin()
-            for reads in self.reads.values():
-                reads.by_iteration.begin()
+            self.reads.begin()
         else:
             self.iterations.end(self.terms.time_of(self.phase))
-            for reads in self.reads.values():
-                reads.end()
+            self.reads.end()
 
     def begin_round(self) -> None:
         self.terms.begin_round()
         self.iterations.begin_round()
-        for reads in self.reads.values():
-            reads.begin_round()
+        self.reads.begin_round()
 
     def end_round(self) -> None:
         self.terms.end_round()
         self.iterations.end_round()
-        for reads in self.reads.values():
-            reads.end_round()
+        self.reads.end_round()
 
     def add_again(self, times: int) -> None:
         self.terms.add_again(times)
         self.iterations.add_again(times, self.terms.time_of(self.phase))
-        for reads in self.reads.values():
-            reads.add_again(times)
+        self.reads.add_again(times)
 
     # ------------------------------------------------------------------------------------------------ steps
 
