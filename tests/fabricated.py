@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +118,8 @@ MACHINES: Mapping[str, Machine] = {
 class Plan:
     """What a call would do. refusal: the sentence of a call that is refused, otherwise ''.
 
-    measured, skipped: factors of the points with their experiment and device; a skipped one has a `reason` too. For
+    measured, skipped: factors of the points with their experiment and device, an application's parameters, and how many
+    processes there may be; a skipped one has a `reason` too. For
     `firsttouch methods --verify`, measured has each property of an allocator with its stated value.
     left_out: sentences about values of the call that are not measured. requested: the values of --set.
     """
@@ -131,6 +133,14 @@ class Plan:
 
 class _Planned(Exception):
     """Ends a call when its plan is made."""
+
+
+def _parameters(point: Any, experiments: Mapping[str, Any]) -> Mapping[str, int]:
+    """Those of an application at a point; of an experiment, none."""
+    application = experiments.get(str(point.factors.get("app")))
+    with suppress(ValueError):  # none fit the size
+        return application.params(point.factors) if application is not None else {}
+    return {}
 
 
 class _Calls:
@@ -165,6 +175,7 @@ class _Calls:
         self.plan.requested = request.set
         for planned in self._make_plan(request, devices, experiments, limits, facts, self.plan.left_out.append):
             point = {"experiment": planned.point.experiment, "device": planned.point.device, **planned.point.factors}
+            point = {**_parameters(planned.point, experiments), "processes": request.ranks or 1, **point}
             if planned.reason:
                 self.plan.skipped.append(point | {"reason": planned.reason})
             else:
