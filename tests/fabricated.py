@@ -94,11 +94,25 @@ def _h100_node(gpus: int) -> Machine:
     return Machine(96, 1800 * GIB, [host, *devices])
 
 
+def _mi250x_node() -> Machine:
+    """Four MI250X, whose eight dies are devices that reach each other's memory."""
+    host, one = _machine("mi250x").devices
+    names = [f"hip:{index}" for index in range(8)]
+    link: dict[str, Any] = {"access": "direct", "link": "XGMI", "peak_source": "amdgpu, XGMI"}
+    link |= {"peak_in_gbs": 50.0, "peak_out_gbs": 50.0}
+    devices = [
+        msgspec.structs.replace(one, name=name, peers=[Peer(name=other, **link) for other in names if other != name])
+        for name in names
+    ]
+    return Machine(64, 480 * GIB, [host, *devices])
+
+
 MACHINES: Mapping[str, Machine] = {
     "mi300a": _machine("mi300a"),
     "mi300a-xnack": _machine("mi300a", environment={"HSA_XNACK": "1"}),
     "mi300a-node": _machine("mi300a-node"),
     "h100-node": _h100_node(8),
+    "mi250x-node": _mi250x_node(),
     "gh200": _machine("gh200", {"host.page": "4KiB"}),
     "gh200-64k": _machine("gh200"),
     "tk1": _machine("tk1"),
