@@ -47,7 +47,7 @@ from firsttouch.engine.planned import Planned
 from firsttouch.experiments import find_experiment
 from firsttouch.experiments.contract.base import Experiment
 from firsttouch.harness.experiment import Application
-from firsttouch.harness.predicting import FILES
+from firsttouch.harness.predicting import WITHOUT_FILES
 from firsttouch.records.papers.rows import APPLICATIONS
 from firsttouch.records.papers.studies import PAPERS, StudyLine, models_of, studies
 from firsttouch.records.predicted import lacking
@@ -117,9 +117,9 @@ def modelled(line: StudyLine, model: str) -> Modelled:
 def left_out(ok: Sequence[Record]) -> Iterator[str]:
     """What the times of predicted points lack."""
     texts = {text for record in ok for text in lacking(record.terms)}
-    if texts - {FILES}:
+    if texts - {WITHOUT_FILES}:
         yield "kernels"
-    if FILES in texts:
+    if WITHOUT_FILES in texts:
         yield "files"
 
 

@@ -8,7 +8,7 @@ from tests.comparison.made_up import calls_on, machine_of, made_up, points_on, r
 from firsttouch.comparison.papers.comparisons import sides_of
 from firsttouch.records.papers.claims import Check, PaperClaim, all_claims
 
-NOT_TESTABLE = {"gh-34-explicit", "um-prefetch-impact"}
+NOT_TESTABLE = {"gh-34-explicit", "kaveri-gaussian-malloc", "um-prefetch-impact"}
 """Claims that no run of their machine tests; claims.json has the reasons."""
 
 

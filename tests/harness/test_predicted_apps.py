@@ -10,6 +10,7 @@ from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.harness.experiment import Application
 from firsttouch.model.costs import assumptions
 from firsttouch.model.platform import Platform, load_platform
+from firsttouch.records.predicted import LEFT_OUT
 from firsttouch.records.schema import Factors
 
 
@@ -171,3 +172,29 @@ def test_a_kernel_takes_as_long_as_its_faults_and_its_uses_of_memory_in_place(
     explicit = predicted(app, "explicit", platform=load_platform(platform), kernel_times="on").counters
     assert explicit["kernel_ms"] < counters["kernel_ms"] <= counters["kernel_compute_ms"] * (1 + 1e-6)
     assert counters["kernel_ms"] > 0.9 * counters["gpu_ms"]
+
+
+def test_reads_of_each_iteration_come_from_the_device_once_its_pages_have_moved() -> None:
+    """Grace Hopper, Sec. 6: from the fifth iteration of srad on, next to nothing is read across the link."""
+
+    def reads(strategy: str, memory: str) -> list[int]:
+        counters = predicted("srad", strategy, platform=load_platform("gh200"), placement="paper").counters
+        return [int(v) for name, v in counters.items() if name.startswith("hw_") and f"_{memory}_" in name]  # type: ignore[call-overload]
+
+    device, link = reads("system", "device"), reads("system", "link")
+    assert len(device) == len(link) == 20
+    assert link[0] > link[1] > link[2] > 0
+    assert link[6:] == [0] * 14
+    assert device[0] < device[-1]
+    assert not reads("explicit", "device"), "what comes from one memory alone is not told apart"
+
+
+def test_files_leave_kernels_and_copies_as_they_are() -> None:
+    alone, with_files = (predicted("dwt2d", "explicit", files=files) for files in ("none", "used"))
+    assert with_files.counters["phase_compute_ms"] == pytest.approx(alone.counters["phase_compute_ms"])
+    assert with_files.counters["phase_initialise_ms"] < alone.counters["phase_initialise_ms"], "nothing is generated"
+    lacking = [text for term in with_files.terms if term.what == LEFT_OUT for text in assumptions(term.grounds)]
+    assert ["files" in text for text in lacking] == [True]
+    managed = [predicted("dwt2d", "managed+prefetch", "on", files=files).counters for files in ("none", "used")]
+    generated, read = (int(counters["um_cpu_faults"]) for counters in managed)  # type: ignore[call-overload]
+    assert generated > read > 0, "one thread reads, all generate"

@@ -34,16 +34,22 @@ def predicted(app: str, iterations: int, strategy: str = "managed") -> Measureme
     return Application(all_apps()[app]).predict(point, platform)
 
 
-@pytest.mark.parametrize("app", ["srad", "hotspot", "conjugate_gradient", "pointer_tree", "gemm"])
+@pytest.mark.parametrize(
+    ("app", "strategy"),
+    [
+        *((app, "managed") for app in ("srad", "hotspot", "conjugate_gradient", "pointer_tree", "gemm")),
+        ("srad", "system"),  # whose reads come from both memories
+    ],
+)
 @pytest.mark.parametrize("iterations", [399, 400])
 def test_a_loop_that_is_cut_short_is_predicted_as_the_whole(
-    app: str, iterations: int, monkeypatch: pytest.MonkeyPatch
+    app: str, strategy: str, iterations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dry_run._program_of.cache_clear()
-    short = predicted(app, iterations)
+    short = predicted(app, iterations, strategy)
     monkeypatch.setattr(dry_run, "ALIKE_ROUNDS", 1 << 30)
     dry_run._program_of.cache_clear()
-    whole = predicted(app, iterations)
+    whole = predicted(app, iterations, strategy)
     dry_run._program_of.cache_clear()
     assert short.samples == pytest.approx(whole.samples)
     assert short.counters == pytest.approx(whole.counters)

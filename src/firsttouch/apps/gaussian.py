@@ -26,7 +26,7 @@ class Gaussian(App):
     pattern = "in place on the GPU, each launch over the remaining submatrix"
     sizes = {
         "tiny": {"n": 150, "iterations": 149},
-        "default": {"n": 16, "iterations": 15},
+        "default": {"n": 2048, "iterations": 2047},
         "bytes": {"iterations": 1024},
     }
     strided = ("a", "m")  # each step begins with a column

@@ -364,6 +364,10 @@ class App:
         """Whether it reads its input from files and writes its output to files, in the phases input and output."""
         return False
 
+    def read_from_files(self) -> Sequence[Array]:
+        """The buffers that the phase input fills."""
+        return ()
+
     def read_files(self, cpu: Cpu) -> None:
         """Phase input, before the phase initialise: read files into buffers."""
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 NOT_MODELLED = ("pages", "budget")
 """Settings of a point that no prediction follows."""
-FILES = "reading the input from files and writing the output to files"
+FILES = "files"
+"""The option of applications that changes no kernel, but where the input comes from and the output goes to."""
+WITHOUT_FILES = "reading the input from files and writing the output to files"
 """What the times of a point with files lack."""
 
 
@@ -41,8 +43,9 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
             raise NotModelled(f"{name}={factors[name]}")
     strategy = STRATEGIES[factors.text("strategy")]
     options = {name: factors.text(name) for name in app.options if name in factors}
-    kernels, note = _predict_kernels(app, app.footprint(params), platform, options)
-    notes = [*([note] if note else []), *([FILES] if options.get("files") == "used" else [])]
+    of_kernels = {name: value for name, value in options.items() if name != FILES}
+    kernels, note = _predict_kernels(app, app.footprint(params), platform, of_kernels)
+    notes = [*([note] if note else []), *([WITHOUT_FILES] if options.get(FILES) == "used" else [])]
     program = program_of(app, params, kernels.rounds if kernels else 0, options)
     settings = PredictionSettings(
         placement_of(app, factors),
@@ -59,6 +62,8 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     if kernels is not None and prediction.iterations:
         counters |= {f"iteration_{n}_ms": ms for n, ms in enumerate(prediction.iterations)}
         counters["iterations_ms"] = prediction.iterations_total
+        for memory, by_iteration in prediction.reads.items():
+            counters |= {f"hw_iteration_{n}_{memory}_read_bytes": round(read) for n, read in enumerate(by_iteration)}
     counters["footprint_bytes"] = app.footprint(params)
     counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
     recorded = factors.get("events") == "on"

@@ -122,8 +122,12 @@ class CountedReplay(Replay):
             self.managed.prefetch(step.buffer, step.to, self._of("prefetch"), evicted)
         elif isinstance(step, steps.Prefault | steps.ReadPages | steps.CopyFile):
             self.pages.call(step, self._of("cpu_fault"), evicted)
-        elif isinstance(step, steps.Use) and self.phase != "readback" and self._launch_now.by != "file":
+        elif isinstance(step, steps.Use) and self.phase != "readback" and not self._is_copied_from_file(step):
             self._use([(step, self._access)], self._launch_now, "cpu_fault" if step.agent == "cpu" else "gpu_fault")
+
+    def _is_copied_from_file(self, step: steps.Use) -> bool:
+        """Whether a step that copies a file follows, which is counted."""
+        return self._launch_now.by == "file" and self.ledger.declared[step.buffer].file
 
     def _use(self, uses: Sequence[tuple[steps.Use, Access]], launch: Launch, cause: MoveCause) -> None:
         for each in self.pages.use(uses, launch, self.phase, self._of("eviction")):

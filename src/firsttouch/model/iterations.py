@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 
@@ -86,6 +86,57 @@ class IterationTimes:
                 each, times = next(runs)
             rounds, rest = divmod(count - before, len(each)) if each else (0, 0)
             yield total + rounds * sum(each) + sum(each[:rest])
+
+
+class IterationReads:
+    """The bytes that kernels read in each iteration of the last timed loop, by where these are: in the device's memory,
+    or in the host's, across the link.
+    """
+
+    def __init__(self) -> None:
+        self._by_memory = {"device": IterationTimes(), "link": IterationTimes()}
+        self._totals = dict.fromkeys(self._by_memory, 0.0)
+        self._began: list[Mapping[str, float]] = []
+        self._of_round: Mapping[str, float] = {}
+
+    def begin(self) -> None:
+        """A loop begins."""
+        for iterations in self._by_memory.values():
+            iterations.begin()
+
+    def launched(self, **read: float) -> None:
+        """A kernel reads so many bytes of each memory."""
+        for memory, nbytes in read.items():
+            self._by_memory[memory].launched(self._totals[memory])
+            self._totals[memory] += nbytes
+
+    def end(self) -> None:
+        """An iteration ends."""
+        for memory, iterations in self._by_memory.items():
+            iterations.end(self._totals[memory])
+
+    def begin_round(self) -> None:
+        self._began.append({**self._totals})
+        for iterations in self._by_memory.values():
+            iterations.begin_round()
+
+    def end_round(self) -> None:
+        began = self._began.pop()
+        self._of_round = {memory: total - began[memory] for memory, total in self._totals.items()}
+        for iterations in self._by_memory.values():
+            iterations.end_round()
+
+    def add_again(self, times: int) -> None:
+        """So many rounds follow that are like the last one."""
+        for memory, iterations in self._by_memory.items():
+            self._totals[memory] += times * self._of_round[memory]
+            iterations.add_again(times, self._totals[memory])
+
+    def shown(self) -> Mapping[str, Sequence[float]]:
+        """The bytes of each, or the mean of each group if there are many; nothing if all are of one memory."""
+        if not all(iterations.total for iterations in self._by_memory.values()):
+            return {}
+        return {memory: iterations.shown() for memory, iterations in self._by_memory.items()}
 
 
 class Later:

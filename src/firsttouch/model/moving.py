@@ -152,6 +152,8 @@ class Moving(Pricing):
             price = max(used, key=lambda p: p.of(nbytes).value)
             self.terms.add(self.phase, f"use of {self.name} memory across the link", price, nbytes)
             self.crossed += price.of(nbytes)
+            if step.reads:
+                self.read_across(nbytes)
 
     def price_gpu_faults(self, step: steps.Use, access: Access, counts: Counts, missing: int, at_once: float) -> None:
         """missing: bytes of the use that were not on the GPU. at_once: see _in_batches."""

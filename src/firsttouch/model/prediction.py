@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from firsttouch.base.errors import Unsupported
@@ -65,6 +65,8 @@ class Prediction:
     """ms of all of them."""
     kernels: float = 0.0
     """ms of the kernels of the phase compute, with what memory adds to them."""
+    reads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Bytes that kernels read in each of these iterations from the device's memory and across the link, if both."""
 
     @property
     def total(self) -> Time:
@@ -120,7 +122,8 @@ def predict(
     iterations = [1e-6 * ns for ns in loop.shown()]
     kernel_ns = pricing.terms.counts[IN_KERNELS]
     kernel_ms = 1e-6 * kernel_ns + sum(term.ms for term in terms if term.what == KERNELS and term.phase == "compute")
-    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * loop.total, kernel_ms)
+    times = (iterations, 1e-6 * loop.total, kernel_ms)
+    return Prediction(phases, terms, counted.counters(), memory, *times, pricing.reads.shown())
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.model.costs import Ground, Time, Unmeasured
-from firsttouch.model.iterations import IterationTimes
+from firsttouch.model.iterations import IterationReads, IterationTimes
 from firsttouch.model.prices import Call, Direction, Prices
 from firsttouch.model.terms import Terms
 from firsttouch.program import steps
@@ -109,6 +109,9 @@ class Pricing(Replay):
         self.iterations = IterationTimes()
         self.crossed = Time()
         """What crossed the link for the current launch."""
+        self.reads = IterationReads()
+        self._in_host_memory = self._across = 0.0
+        """The bytes of the current launch's reads that are in memory of the host, and those that cross the link."""
 
     # ------------------------------------------------------------------------------------------------ the replay
 
@@ -118,6 +121,7 @@ class Pricing(Replay):
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self.current, self.crossed = launch, Time()
+        self._in_host_memory = self._across = 0.0
         before = self.terms.time_of(self.phase) - self.iterations.later.total
         for access, access_steps in prepared:
             self.access = access
@@ -125,8 +129,15 @@ class Pricing(Replay):
         self.finish_uses()
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
+            declared = sum((a.end - a.start) * a.passes for a in launch.accesses if a.reads)
+            self.reads.launched(device=declared - self._in_host_memory, link=self._across)
         if self.computing is not None:
             self.computing.launch(self, launch)
+
+    def read_across(self, nbytes: float, crossings: float = 1.0) -> None:
+        """The current kernel reads so many bytes in memory of the host, each of which crosses the link so often."""
+        self._in_host_memory += nbytes
+        self._across += nbytes * crossings
 
     def finish_uses(self) -> None:
         """All uses of a launch have been played."""
@@ -151,20 +162,25 @@ class Pricing(Replay):
     def mark(self, mark: LoopMark) -> None:
         if mark.begins:
             self.iterations.begin()
+            self.reads.begin()
         else:
             self.iterations.end(self.terms.time_of(self.phase))
+            self.reads.end()
 
     def begin_round(self) -> None:
         self.terms.begin_round()
         self.iterations.begin_round()
+        self.reads.begin_round()
 
     def end_round(self) -> None:
         self.terms.end_round()
         self.iterations.end_round()
+        self.reads.end_round()
 
     def add_again(self, times: int) -> None:
         self.terms.add_again(times)
         self.iterations.add_again(times, self.terms.time_of(self.phase))
+        self.reads.add_again(times)
 
     # ------------------------------------------------------------------------------------------------ steps
 
@@ -367,7 +383,7 @@ class InPlace(Pricing):
 
     def use_across_the_link(self, step: steps.Use) -> Time:
         """Price a use across the link. Returns the time of the bytes that cross."""
-        name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
+        name, nbytes, passes, crossings = self.strategy.allocator, step.end - step.start, self.access.passes, 1.0
         used = [self.prices["remote", "h2d", name]] * step.reads + [self.prices["remote", "d2h", name]] * step.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes * passes).value)
@@ -375,13 +391,15 @@ class InPlace(Pricing):
         if crossing and self.computing:
             value, low, high = (price.of(nbytes * passes * n) for n in crossing)
             all_passes = time = Time(value.value, low.low, high.high)
-            price, passes = price.resting_on(self.computing.grounds), passes * crossing[0]
+            price, crossings = price.resting_on(self.computing.grounds), crossing[0]
         else:
             price, all_passes = price.assuming(ONE_PASS), price.of(nbytes * passes)
             once = price.of(nbytes) if passes >= 1 else all_passes
             time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
-        self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes, time)
+        self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes * crossings, time)
         self.crossed += time
+        if step.reads:
+            self.read_across(nbytes * passes, crossings)
         if (updates := self.access.updates) and not crossing:
             with suppress(Unmeasured):
                 plain, by_groups = self.prices.exchange(name), self.prices.exchange(name, by_groups=True)

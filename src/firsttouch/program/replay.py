@@ -143,7 +143,7 @@ class Replay:
     def _steps(self, launch: Launch, a: Access) -> list[Step]:
         if launch.at_once:
             return self.ledger.touch_at_once(a.block)
-        if launch.by == "file":
+        if launch.by == "file" and self.ledger.declared[a.block].file:
             loading = self.ledger.load(a.block)
             return loading or [Use(a.block, "cpu", a.start, a.end, reads=False, writes=True)]
         return self.ledger.touch(launch.agent, a.block, a.start, a.end, reads=a.reads, writes=a.writes)

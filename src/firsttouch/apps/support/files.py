@@ -6,6 +6,7 @@ import mmap
 import os
 import tempfile
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,9 @@ class WithFiles:
 
     def has_files(self) -> bool:
         return self.files == "used"
+
+    def read_from_files(self) -> Sequence[Array]:
+        return self.of_files()[:1] if self.has_files() else ()
 
     def arrange(self) -> None:
         if not self.has_files():

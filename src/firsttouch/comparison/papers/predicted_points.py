@@ -5,8 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from firsttouch.base.errors import NotModelled
+from firsttouch.harness.predicting import WITHOUT_FILES
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import APPLICATIONS
+from firsttouch.records.predicted import lacking
 from firsttouch.records.schema import Record
 
 GPU_TIME = "gpu_ms"
@@ -18,12 +20,18 @@ _SAMPLES = 2
 
 
 def with_kernels(record: Record, metric: str) -> Record:
-    """A record of an application. One without the times of its kernels has no time that contains them."""
+    """A record of an application. One without the times of its kernels, or of its files, has no time that contains
+    them.
+    """
     timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
     has_kernel_times = record.experiment != APPLICATIONS or GPU_TIME in record.counters
-    if has_kernel_times or not timed or record.status != "ok":
+    if not timed or record.status != "ok":
         return record
-    return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
+    if not has_kernel_times:
+        return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
+    if metric == MEDIAN and WITHOUT_FILES in lacking(record.terms):
+        return replace(record, status="skipped", reason=str(NotModelled(WITHOUT_FILES)))
+    return record
 
 
 def without_interval(record: Record) -> Record:

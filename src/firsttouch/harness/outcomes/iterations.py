@@ -54,10 +54,12 @@ Row: TypeAlias = dict[str, float]
 
 def figures(records: Sequence[Record]) -> list[ByIteration | Bar]:
     """Those that apply to these records."""
-    moved = replace(MOVED, note=unseen.note(records, MOVED.by))
+    by_tier, moved = BY_TIER, replace(MOVED, note=unseen.note(records, MOVED.by))
     if all(record.factors.get("events") == "on" for record in records):
         moved = replace(moved, title=MOVED.title.replace(" (with events recorded) and its time (without)", _BOTH_WITH))
-    candidates = (BY_TIER, moved, IN_USE)
+    if all(record.modelled for record in records):
+        by_tier = replace(BY_TIER, title="Bytes of each iteration by tier, and its time")
+    candidates = (by_tier, moved, IN_USE)
     of_iterations = [f for f in candidates if any(series_of_parts(record, f.series, f.parts) for record in records)]
     of_tiers = [THROUGHPUT] if any(set(series(record, THROUGHPUT.series)) & set(TIERS) for record in records) else []
     return [*of_iterations, *of_tiers]
