@@ -8,7 +8,7 @@ from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
 from firsttouch.model.platform import Platform
 from firsttouch.model.pricing import Pricing
-from firsttouch.program.program import Access, Launch
+from firsttouch.program.program import Access, Exchanging, Launch
 
 KERNELS = "kernels"
 CPU_CODE = "code of the CPU"
@@ -34,6 +34,9 @@ class ProfiledComputing:
     def crossing(self, access: Access) -> tuple[float, float, float] | None:
         cross = self.kernels and self.kernels.crossings
         return (cross.value, cross.low, cross.high) if cross else None
+
+    def exchange(self, pricing: Pricing, item: Exchanging) -> None:
+        """One process alone exchanges nothing."""
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         declared = kernel_bytes(launch)

@@ -93,5 +93,16 @@ class Scattered(float):
     """Passes over bytes that a kernel picks here and there, so that it may not use some of them at all."""
 
 
+class Strided(float):
+    """Passes over bytes in so many places that are far apart, such as the ends of a matrix's rows."""
+
+    places: int
+
+    def __new__(cls, passes: float, places: int) -> Strided:
+        strided = super().__new__(cls, passes)
+        strided.places = places
+        return strided
+
+
 SCATTERED = 64
 """Bytes that a GPU takes from memory for an access at random: what its cache fetches at once, by CUDA's default."""
