@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.experiments.contract.base import Measurement
+from firsttouch.experiments.contract.rank_interfaces import devices_of
 from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import OPTIONS, ranks_of
@@ -38,6 +39,8 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
 
     if app.exchanges and ranks_of(factors) > 1 and app.options.keys() & OPTIONS.keys():
         raise NotModelled(f"what processes of {app.name} send each other depends on its data")
+    if ranks_of(factors) > len(devices_of(platform.device)):
+        raise NotModelled("processes that share a device")
     if app.divided:
         raise NotModelled(f"in {app.name} both agents work on the same data at once")
     for name in NOT_MODELLED:

@@ -1,8 +1,8 @@
 """What processes that share the work of an application take for their exchanges: what packs and unpacks messages, the
 waits of the CPU, the messages, and the wait for the slowest process.
 
-A process's CPU launches kernels ahead of the device. It waits for those that pack, so that from then on each launch is
-part of the exchange: the device is idle until it comes (`launch.call`). Kernels that pack take their bytes at the rate
+A process's CPU launches kernels ahead of the device. It waits for those that pack, so that from then on each call of
+the application, for a launch or for messages, is part of the exchange: the device is idle until it comes. Kernels that pack take their bytes at the rate
 of the device's memory; where these are in places that are far apart, each place has a translation of its own, if
 translations cover less than what lies between them. Messages take what `p2p-message` would measure.
 """
@@ -88,7 +88,7 @@ class RankComputing(ProfiledComputing):
         """A launch that the device waits for as far as the CPU is not ahead of it, and its kernel."""
         nbytes, call = max(1.0, kernel_bytes(launch)), self._call.time
         late = Time(*(max(0.0, bound - self._ahead) for bound in (call.value, call.low, call.high)))
-        self._add(pricing, f"{EXCHANGES}launches", _on(self._call.ground), nbytes, late)
+        self._add(pricing, f"{EXCHANGES}calls", _on(self._call.ground), nbytes, late)
         time, grounds = self._rate.of(nbytes), list(self._rate.grounds)
         for access in launch.accesses:
             more, resting_on = self._translated(pricing, access)
@@ -120,7 +120,9 @@ class RankComputing(ProfiledComputing):
 
     def _receive(self, pricing: Pricing, item: Messages) -> None:
         total = max(1, sum(item.sizes))
-        self._add(pricing, f"{EXCHANGES}waits for the device", _on(self._wait.ground), total, self._wait.time)
+        waits = f"{EXCHANGES}waits for the device"
+        self._add(pricing, waits, _on(self._wait.ground), total, self._wait.time)
+        self._add(pricing, f"{EXCHANGES}calls", _on(self._call.ground), total, self._call.time)
         time, grounds = at_once(
             self.platform,
             self.platform.device,
