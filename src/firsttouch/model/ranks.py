@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firsttouch.base.errors import NotModelled
-from firsttouch.machine.allocators.properties import memory_of
+from firsttouch.machine.allocators.properties import common_allocator, memory_of
 from firsttouch.machine.backends import MPI
 from firsttouch.model.computing import ProfiledComputing
 from firsttouch.model.costs import Assumption, Ground, Price, Time
@@ -24,7 +24,6 @@ from firsttouch.model.platform import Platform
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.terms import Term
 from firsttouch.program.program import Access, Combine, Exchanging, ExchangeMark, Launch, Messages
-from firsttouch.records.schema import AllocatorInfo
 
 EXCHANGES = "exchanges: "
 """The beginning of the terms of exchanges, from packing to unpacked."""
@@ -100,16 +99,14 @@ class RankComputing(ProfiledComputing):
 
     def _translated(self, pricing: Pricing, access: Access) -> tuple[Time, Sequence[Ground]]:
         """What the translations of places take that are far apart."""
-        block = pricing.program.blocks[access.block]
-        own = pricing.places[access.block] == "strategy"
-        entry: AllocatorInfo | None = pricing.entry if own else None
-        name = f"fragment.{entry.name}" if entry is not None else ""
+        own = pricing.places[access.block] == "strategy" and not pricing.strategy.duplicated
+        name = f"fragment.{pricing.entry.name if own else common_allocator('device')}"
         if not access.places or not self.platform.has(name):
             return Time(), ()
         fragment, walk = self.platform.quantity(name), self.platform.quantity("device.walk")
-        counts = (min(access.places, block.nbytes / size) for size in (fragment.value, fragment.high, fragment.low))
-        times = zip(counts, (walk.value, walk.low, walk.high), strict=True)
-        return Time(*(count * each for count, each in times)), (fragment.ground, walk.ground)
+        ends = ((fragment.value, walk.value), (fragment.high, walk.low), (fragment.low, walk.high))
+        times = (access.places * min(1.0, access.apart / size) * each for size, each in ends)
+        return Time(*times), (fragment.ground, walk.ground)
 
     def _across_the_link(self, pricing: Pricing, access: Access) -> Time:
         """Messages in memory of the host cross the link when kernels write or read them."""

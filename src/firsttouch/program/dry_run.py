@@ -166,8 +166,9 @@ class _Recorder(Workspace):
         if passes != 1 or self._passes:
             passes_by_block = {number: share * times for number, times in self._passes.items()}
             accesses = [replace(a, passes=passes_by_block.get(a.block, passes)) for a in accesses]
-            places = {number: times.places for number, times in self._passes.items() if isinstance(times, Strided)}
-            accesses = [replace(a, places=places.get(a.block, 0)) for a in accesses]
+            for i, a in enumerate(accesses):
+                if isinstance(times := self._passes.get(a.block), Strided):
+                    accesses[i] = replace(a, places=times.places, apart=times.apart)
             self._passes = {}
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]

@@ -84,8 +84,8 @@ class Access(_Item, frozen=True):
     passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
     migration; passes is then the part that is used. updates: of a word by atomics, of
     which each thread group of the kernel makes one. rows: in so many equal parts, of each of which every thread of the
-    CPU takes its share; one where an item is in one place. places: the bytes are in so many that are far apart; 0:
-    they follow each other. certainty: `assumed` if the range is not recorded, or
+    CPU takes its share; one where an item is in one place. places, apart: the bytes are in so many places, each so
+    many bytes from the next; 0: they follow each other. certainty: `assumed` if the range is not recorded, or
     whether it is read and written is not. least: bytes that are certainly used; None: all.
     """
 
@@ -99,6 +99,7 @@ class Access(_Item, frozen=True):
     updates: int = 0
     rows: int = 1
     places: int = 0
+    apart: int = 0
     certainty: Certainty = "exact"
     least: int | None = None
 

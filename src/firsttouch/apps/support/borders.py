@@ -42,15 +42,15 @@ def _fill(grid: Bordered, gpu: Gpu, flagged: int, depth: int, vertical: int) -> 
     about = count, *grid.block, flagged, depth, vertical
     first, n = count * min(sides, default=0), count * len(sides)
     part = count * (8 if vertical else SCATTERED) / grid.fields.nbytes
-    rows = 0 if vertical else flagged.bit_count() * (grid.block[1] + 1)
+    rows, apart = (0, 0) if vertical else (flagged.bit_count() * (grid.block[1] + 1), 8 * (grid.block[0] + 5))
     if sides:
         packed, sent = (grid.fields, grid.outgoing, *about, first, n), grid.outgoing[first : first + n]
-        passes = {grid.fields: Strided(len(sides) * part, len(sides) * rows)}
+        passes = {grid.fields: Strided(len(sides) * part, len(sides) * rows, apart)}
         gpu.launch("halo_pack", *packed, over=n, writes=[sent], passes=passes)
         gpu.send_and_receive(
             [(peer, grid.outgoing[high * count : (high + 1) * count]) for high, peer in sides.items()],
             [(peer, grid.incoming[high * count : (high + 1) * count]) for high, peer in sides.items()],
         )
     walls, come = sum(1 << high for high in (0, 1) if high not in sides), grid.incoming[first : first + n]
-    passes = {grid.fields: Strided(2 * part, 2 * rows) if grid.near else 2 * part}
+    passes = {grid.fields: Strided(2 * part, 2 * rows, apart) if grid.near else 2 * part}
     gpu.launch("halo_fill", grid.fields, grid.incoming, *about, walls, over=2 * count, reads=[come], passes=passes)

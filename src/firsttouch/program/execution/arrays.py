@@ -94,13 +94,14 @@ class Scattered(float):
 
 
 class Strided(float):
-    """Passes over bytes in so many places that are far apart, such as the ends of a matrix's rows."""
+    """Passes over bytes in so many places, which are `apart` bytes from each other, such as the ends of rows."""
 
     places: int
+    apart: int
 
-    def __new__(cls, passes: float, places: int) -> Strided:
+    def __new__(cls, passes: float, places: int, apart: int) -> Strided:
         strided = super().__new__(cls, passes)
-        strided.places = places
+        strided.places, strided.apart = places, apart
         return strided
 
 
