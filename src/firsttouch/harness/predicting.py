@@ -13,9 +13,9 @@ from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import OPTIONS, ranks_of
 from firsttouch.harness.measure import phases_before_work
+from firsttouch.harness.outcomes.exchanges import BUFFERS, EXCHANGED
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
-from firsttouch.harness.outcomes.exchanges import BUFFERS, EXCHANGED
 from firsttouch.program.dry_run import Part, program_of
 from firsttouch.program.program import Program, message_sizes
 from firsttouch.program.strategies import STRATEGIES

@@ -50,8 +50,8 @@ class Computing(Protocol):
         ...
 
     def exchange(self, pricing: Pricing, item: Exchanging) -> None:
-        """Add the terms of what the process does together with others."""
-        ...
+        """Add the terms of what the process does together with others; none if it is alone."""
+        return
 
     def crossing(self, access: Access) -> tuple[float, float, float] | None:
         """How often each byte that a kernel uses in memory of the host crosses the link, with bounds; None if that was

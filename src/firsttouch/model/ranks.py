@@ -2,9 +2,10 @@
 waits of the CPU, the messages, and the wait for the slowest process.
 
 A process's CPU launches kernels ahead of the device. It waits for those that pack, so that from then on each call of
-the application, for a launch or for messages, is part of the exchange: the device is idle until it comes. Kernels that pack take their bytes at the rate
-of the device's memory; where these are in places that are far apart, each place has a translation of its own, if
-translations cover less than what lies between them. Messages take what `p2p-message` would measure.
+the application, for a launch or for messages, is part of the exchange: the device is idle until it comes. Kernels that
+pack take their bytes at the rate of the device's memory; where these are in places that are far apart, each place has a
+translation of its own, if translations cover less than what lies between them. Messages take what `p2p-message` would
+measure.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from firsttouch.model.kernels import Kernels, kernel_bytes
 from firsttouch.model.micro.collectives import rounds_of
 from firsttouch.model.micro.messages import at_once
 from firsttouch.model.platform import Platform
+from firsttouch.model.prices import Direction
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.terms import Term
-from firsttouch.program.program import Access, Combine, Exchanging, ExchangeMark, Launch, Messages
+from firsttouch.program.program import Access, Combine, ExchangeMark, Exchanging, Launch, Messages
 
 EXCHANGES = "exchanges: "
 """The beginning of the terms of exchanges, from packing to unpacked."""
@@ -31,6 +33,8 @@ MESSAGES = f"{EXCHANGES}messages"
 SLOWEST = f"{EXCHANGES}wait for the slowest process"
 COMBINED = "numbers that all processes combine"
 ALONE = "each process has its device, and its part of the host, as if it were alone"
+
+WALKS = "walks of the page table take as long one by one as in a stream"
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ class RankComputing(ProfiledComputing):
         """A launch that the device waits for as far as the CPU is not ahead of it, and its kernel."""
         nbytes, call = max(1.0, kernel_bytes(launch)), self._call.time
         late = Time(*(max(0.0, bound - self._ahead) for bound in (call.value, call.low, call.high)))
-        self._add(pricing, f"{EXCHANGES}calls", _on(self._call.ground), nbytes, late)
-        time, grounds = self._rate.of(nbytes), list(self._rate.grounds)
+        self._add(pricing, f"{EXCHANGES}calls by the CPU", _on(self._call.ground), nbytes, late)
+        time, grounds = self._rate.of(nbytes), [*self._rate.grounds]
         for access in launch.accesses:
             more, resting_on = self._translated(pricing, access)
             time, grounds = time + more, [*grounds, *resting_on]
@@ -106,20 +110,20 @@ class RankComputing(ProfiledComputing):
         fragment, walk = self.platform.quantity(name), self.platform.quantity("device.walk")
         ends = ((fragment.value, walk.value), (fragment.high, walk.low), (fragment.low, walk.high))
         times = (access.places * min(1.0, access.apart / size) * each for size, each in ends)
-        return Time(*times), (fragment.ground, walk.ground)
+        return Time(*times), (fragment.ground, walk.ground, Assumption(WALKS))
 
     def _across_the_link(self, pricing: Pricing, access: Access) -> Time:
         """Messages in memory of the host cross the link when kernels write or read them."""
         if self.platform.device.capabilities.shares_host_memory or memory_of(self._messages) == "device":
             return Time()
-        way = "d2h" if access.writes else "h2d"
+        way: Direction = "d2h" if access.writes else "h2d"
         return pricing.prices["remote", way, self.shared.allocator].of(access.nbytes)
 
     def _receive(self, pricing: Pricing, item: Messages) -> None:
         total = max(1, sum(item.sizes))
         waits = f"{EXCHANGES}waits for the device"
         self._add(pricing, waits, _on(self._wait.ground), total, self._wait.time)
-        self._add(pricing, f"{EXCHANGES}calls", _on(self._call.ground), total, self._call.time)
+        self._add(pricing, f"{EXCHANGES}calls by the CPU", _on(self._call.ground), total, self._call.time)
         time, grounds = at_once(
             self.platform,
             self.platform.device,

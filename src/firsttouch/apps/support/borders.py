@@ -45,12 +45,12 @@ def _fill(grid: Bordered, gpu: Gpu, flagged: int, depth: int, vertical: int) -> 
     rows, apart = (0, 0) if vertical else (flagged.bit_count() * (grid.block[1] + 1), 8 * (grid.block[0] + 5))
     if sides:
         packed, sent = (grid.fields, grid.outgoing, *about, first, n), grid.outgoing[first : first + n]
-        passes = {grid.fields: Strided(len(sides) * part, len(sides) * rows, apart)}
-        gpu.launch("halo_pack", *packed, over=n, writes=[sent], passes=passes)
+        packs = {grid.fields: Strided(len(sides) * part, len(sides) * rows, apart)}
+        gpu.launch("halo_pack", *packed, over=n, writes=[sent], passes=packs)
         gpu.send_and_receive(
             [(peer, grid.outgoing[high * count : (high + 1) * count]) for high, peer in sides.items()],
             [(peer, grid.incoming[high * count : (high + 1) * count]) for high, peer in sides.items()],
         )
     walls, come = sum(1 << high for high in (0, 1) if high not in sides), grid.incoming[first : first + n]
-    passes = {grid.fields: Strided(2 * part, 2 * rows, apart) if grid.near else 2 * part}
-    gpu.launch("halo_fill", grid.fields, grid.incoming, *about, walls, over=2 * count, reads=[come], passes=passes)
+    filled = {grid.fields: Strided(2 * part, 2 * rows, apart) if grid.near else 2 * part}
+    gpu.launch("halo_fill", grid.fields, grid.incoming, *about, walls, over=2 * count, reads=[come], passes=filled)
