@@ -105,9 +105,7 @@ def test_columns_take_a_walk_for_each_row_that_is_longer_than_a_translation(tmp_
 
 
 @pytest.mark.parametrize(("ranks", "nx", "ny"), [(2, 963, 961), (3, 961, 3000)])
-def test_process_0_waits_for_one_with_more_cells_or_more_neighbours(
-    four: Platform, ranks: int, nx: int, ny: int
-) -> None:
+def test_process_0_waits_for_one_with_more_cells_or_neighbours(four: Platform, ranks: int, nx: int, ny: int) -> None:
     """Of 963 columns it has 481. Of three blocks in a row, the one between the others has two neighbours."""
     terms = {term.what: term for term in halo(four, ranks, nx=nx, ny=ny).terms}
     assert 0 < terms[SLOWEST].ms < terms[MESSAGES].ms
