@@ -16,7 +16,7 @@ from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.outcomes.exchanges import BUFFERS, EXCHANGED
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
-from firsttouch.program.dry_run import Part, program_of
+from firsttouch.program.dry_run import ProcessPart, program_of
 from firsttouch.program.program import Program, message_sizes
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import INTERFACE, PARAMETER, Factors, Scalar
@@ -59,7 +59,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     kernels, note = _predict_kernels(app, _footprint(app, params, factors), platform, options)
     notes = [*([note] if note else []), *([FILES] if options.get("files") == "used" else [])]
     programs = [
-        program_of(app, params, kernels.rounds if kernels else 0, options, Part(rank, ranks_of(factors)))
+        program_of(app, params, kernels.rounds if kernels else 0, options, ProcessPart(rank, ranks_of(factors)))
         for rank in range(ranks_of(factors))
     ]
     prediction = beside_others([predict(each, strategy, platform, settings, kernels, notes) for each in programs])

@@ -83,14 +83,14 @@ class Declares(Protocol):
     def compute(self, cpu: Any, gpu: Any) -> None: ...
 
 
-class Part(NamedTuple):
+class ProcessPart(NamedTuple):
     """The part of the work that a process has, of several that share it."""
 
     rank: int = 0
     ranks: int = 1
 
 
-WHOLE = Part()
+WHOLE = ProcessPart()
 
 
 class _Endless(BaseException):
@@ -432,7 +432,7 @@ def program_of(
     params: Params,
     rounds: int = 0,
     options: Mapping[str, str] | None = None,
-    part: Part = WHOLE,
+    part: ProcessPart = WHOLE,
 ) -> Program:
     """The program of an application with these parameters. Where a dry run ends for want of data: what its buffers say.
     The latest programs are kept.
@@ -452,7 +452,7 @@ def _program_of(
     items: tuple[tuple[str, int], ...],
     rounds: int,
     options: tuple[tuple[str, str], ...],
-    part: Part,
+    part: ProcessPart,
 ) -> Program:
     app = _Made(kind, dict(options), part) if options or part != WHOLE else kind
     params, expected = dict(items), rounds or getattr(kind, "expected_rounds", 0) or ROUNDS
@@ -470,7 +470,7 @@ def _program_of(
 class _Made:
     """Makes an application with options, or a process's part of it."""
 
-    def __init__(self, kind: Callable[..., Declares], options: Mapping[str, str], part: Part) -> None:
+    def __init__(self, kind: Callable[..., Declares], options: Mapping[str, str], part: ProcessPart) -> None:
         self.name, self._kind, self._options, self._part = _name(kind), kind, options, part
 
     def __call__(self, params: Params) -> Declares:
