@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,11 +94,25 @@ def _h100_node(gpus: int) -> Machine:
     return Machine(96, 1800 * GIB, [host, *devices])
 
 
+def _mi250x_node() -> Machine:
+    """Four MI250X, whose eight dies are devices that reach each other's memory."""
+    host, one = _machine("mi250x").devices
+    names = [f"hip:{index}" for index in range(8)]
+    link: dict[str, Any] = {"access": "direct", "link": "XGMI", "peak_source": "amdgpu, XGMI"}
+    link |= {"peak_in_gbs": 50.0, "peak_out_gbs": 50.0}
+    devices = [
+        msgspec.structs.replace(one, name=name, peers=[Peer(name=other, **link) for other in names if other != name])
+        for name in names
+    ]
+    return Machine(64, 480 * GIB, [host, *devices])
+
+
 MACHINES: Mapping[str, Machine] = {
     "mi300a": _machine("mi300a"),
     "mi300a-xnack": _machine("mi300a", environment={"HSA_XNACK": "1"}),
     "mi300a-node": _machine("mi300a-node"),
     "h100-node": _h100_node(8),
+    "mi250x-node": _mi250x_node(),
     "gh200": _machine("gh200", {"host.page": "4KiB"}),
     "gh200-64k": _machine("gh200"),
     "tk1": _machine("tk1"),
@@ -117,7 +132,8 @@ MACHINES: Mapping[str, Machine] = {
 class Plan:
     """What a call would do. refusal: the sentence of a call that is refused, otherwise ''.
 
-    measured, skipped: factors of the points with their experiment and device; a skipped one has a `reason` too. For
+    measured, skipped: factors of the points with their experiment and device, an application's parameters, and how many
+    processes there may be; a skipped one has a `reason` too. For
     `firsttouch methods --verify`, measured has each property of an allocator with its stated value.
     left_out: sentences about values of the call that are not measured. requested: the values of --set.
     """
@@ -131,6 +147,14 @@ class Plan:
 
 class _Planned(Exception):
     """Ends a call when its plan is made."""
+
+
+def _parameters(point: Any, experiments: Mapping[str, Any]) -> Mapping[str, int]:
+    """Those of an application at a point; of an experiment, none."""
+    application = experiments.get(str(point.factors.get("app")))
+    with suppress(ValueError):  # none fit the size
+        return application.params(point.factors) if application is not None else {}
+    return {}
 
 
 class _Calls:
@@ -165,6 +189,7 @@ class _Calls:
         self.plan.requested = request.set
         for planned in self._make_plan(request, devices, experiments, limits, facts, self.plan.left_out.append):
             point = {"experiment": planned.point.experiment, "device": planned.point.device, **planned.point.factors}
+            point = {**_parameters(planned.point, experiments), "processes": request.ranks or 1, **point}
             if planned.reason:
                 self.plan.skipped.append(point | {"reason": planned.reason})
             else:

@@ -191,7 +191,7 @@ profile --trace --pid 1
 """
 """Each line is a call, or one for each word in its braces; [--json]: without it and with it. None may measure."""
 COMMANDS = (
-    "machine,methods,run,app,profile,port,mark,report,compare,advise,fit,interfaces,platforms,published,claims,"
+    "machine,methods,run,app,profile,port,mark,report,compare,advise,fit,interfaces,platforms,published,reproduce,claims,"
     "validate,examples,completion,schema"
 )
 COMPLETED = ("", "com", "app nw --strategy m", "app nw --device model:", "run latency --set all", "compare published:",

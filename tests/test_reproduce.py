@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,31 +18,19 @@ from tests.calls import UNDRAWN, call
 from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 from tests.planning import plan_on
+from tests.scripts import load_script
 
+from firsttouch.base.units import parse_size
 from firsttouch.comparison.papers.comparisons import values_of
 from firsttouch.comparison.papers.figures import all_figures
 from firsttouch.records.papers.rows import all_rows
+from firsttouch.records.papers.studies import PAPERS, Conditions, StudyLine, parts_in, studies
 from firsttouch.records.reading import load_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reproduce.md"
-NONE = "none: "
-"""In place of a command, before the reason why there is none."""
-WORDS = {"H200", "H100", "VM", "small", "stand-in", "no"}
+WORDS = {"H200", "H100", "VM", "small", "stand-in"}
 """What the last column may say."""
-_PARTS = re.compile(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])")
-"""The words and numbers that name figures and tables of a paper."""
-
-
-def named_in(text: str) -> set[str]:
-    """'Fig. 3', 'Table I' and so on, of a list such as "Table 2, Fig. 3, 6, 7"."""
-    found, kind = set(), ""
-    for part in _PARTS.findall(text):
-        if part[0].isdigit() or set(part) <= {"I", "V"}:
-            found |= {f"{kind} {part}"} if kind in ("Fig.", "Table") else set()
-        else:
-            kind = part
-    return found
 
 
 def words_of(command: str) -> list[str]:
@@ -57,17 +46,12 @@ def started_by(command: str) -> str:
 
 
 class Row(NamedTuple):
-    study: str
-    where: str
-    what: str
-    command: str
-    machines: Sequence[str]
-    ran: Sequence[str]
-    modelled: str
+    paper: str
+    line: StudyLine
 
     @property
-    def has_no_command(self) -> bool:
-        return self.command.startswith(NONE)
+    def command(self) -> str:
+        return self.line.command
 
     @property
     def plans(self) -> bool:
@@ -92,24 +76,14 @@ PLAYED_BY: Mapping[str, Collection[str]] = {
     "Volta": ("volta",),
     "Power 9": ("power9",),
     "node": ("mi300a-node",),
+    "MI250X": ("mi250x-node",),
 }
 """The descriptions of each machine that the page names."""
 NOT_STUDIED = {"h100-node"}
 """Those of machines on which none of the papers measured."""
 
 
-def rows() -> list[Row]:
-    found, study = [], ""
-    for line in PAGE.read_text().splitlines():
-        if line.startswith("## "):
-            study = line.removeprefix("## ").partition(":")[0]
-        elif line.startswith("| ") and line.count(" | ") == 5 and not line.startswith("| in the study"):
-            where, what, command, machines, ran, modelled = (cell.strip() for cell in line.strip("| ").split(" | "))
-            found.append(Row(study, where, what, command.strip("`"), machines.split(", "), ran.split(", "), modelled))
-    return found
-
-
-ROWS = rows()
+ROWS = [Row(paper, line) for paper, study in studies().items() for line in study.lines]
 COMMANDS = list(dict.fromkeys(row.planned for row in ROWS if row.plans))
 PROFILES = [row.command for row in ROWS if row.command.startswith("firsttouch profile ")]
 
@@ -130,28 +104,20 @@ def runs_here(command: str) -> bool:
 
 
 def machines_of(row: Row) -> set[str]:
-    return {machine for name in row.machines for machine in PLAYED_BY[name]}
+    return {machine for name in row.line.machines for machine in PLAYED_BY[name]}
 
 
 def test_the_page_has_a_line_for_everything() -> None:
     assert len(COMMANDS) >= 60
-    assert {machine for row in ROWS if row.machines != ["any"] for machine in machines_of(row)} == set(
+    assert {machine for row in ROWS if row.line.machines != ["any"] for machine in machines_of(row)} == set(
         MACHINES
     ) - NOT_STUDIED
     for row in ROWS:
-        assert WORDS.issuperset(row.ran), row
-        assert not row.has_no_command or row.ran == ["no"], row
-        assert not row.plans or runs_here(row.planned) == ("small" in row.ran), row
+        assert WORDS.issuperset(row.line.ran), row
+        assert row.command or not row.line.ran, row
+        assert not row.plans or runs_here(row.planned) == ("small" in row.line.ran), row
 
 
-STUDIES = {
-    "mi300a-upm": "One MI300A",
-    "mi300a-node": "A node of four MI300A",
-    "grace-hopper": "Grace Hopper",
-    "integrated-2017": "Jetson TK1 and Kaveri",
-    "cuda-um-2019": "Pascal, Volta and Power 9",
-}
-"""The heading of each paper's lines, by the paper's name in the published results."""
 OTHER_NAMES = {
     "qiskit": "quantum_volume",
     "needle": "nw",
@@ -172,19 +138,69 @@ NOT_MEASURED = {"QMCPack", "iPIC3D"}
 """Applications that a paper only cites."""
 
 
-@pytest.mark.parametrize("paper", STUDIES)
+@pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_table_and_application_of_a_study_has_a_line(paper: str) -> None:
-    assert {row.study for row in ROWS} == {*STUDIES.values()}
-    lines = [row for row in ROWS if row.study == STUDIES[paper]]
+    study = studies()[paper]
     published = [row for row in all_rows() if row.paper == paper and not row.cited]
     listed = {figure.id for figure in all_figures()[paper]}
-    assert {each for row in published for each in named_in(row.section)} <= listed
-    assert {each for line in lines for each in named_in(line.where)} == listed
+    figures = {name for row in published for name in parts_in(row.section) if name.startswith(("Fig.", "Table"))}
+    assert figures <= listed
+    assert {name for name in study.names if name.startswith(("Fig.", "Table"))} == listed
     named = {name for row in published for name in values_of(row.conditions.get("app", []))} - NOT_MEASURED
     text = " ".join(
-        f"{line.what} {line.command}" for line in lines if line.command.startswith(("firsttouch app", NONE))
+        f"{line.what} {line.command or line.no_command}"
+        for line in study.lines
+        if not line.command or line.command.startswith("firsttouch app")
     )
     assert not {name for name in named if OTHER_NAMES.get(name, name) not in text}
+
+
+def test_what_is_measured_has_conditions() -> None:
+    for paper, study in studies().items():
+        assert study.common != Conditions(), paper
+        for part in study.parts:
+            assert not part.measured or part.conditions != Conditions(), (paper, part.id)
+            assert part.id in study.names, (paper, part.id)
+    for row in ROWS:
+        measured = [part.id for part in studies()[row.paper].parts if part.measured]
+        compared = row.plans and {*measured} & {*row.line.where}
+        assert not compared or row.line.stated or row.line.assumed, row
+
+
+def test_the_page_has_what_the_studies_say() -> None:
+    assert PAGE.read_text() == load_script(ROOT / "docs/reproduce.py").page()
+
+
+def is_as_stated(planned: set[object], text: str) -> bool:
+    """Whether planned values are those that a study states, in the words of a call: V1,V2, or FIRST..LAST."""
+    if ".." in text:
+        return {min(planned), max(planned)} == {*map(_number, text.split(".."))}  # type: ignore[type-var]
+    return planned == {*map(_number, text.split(","))}
+
+
+def _number(word: object) -> object:
+    with suppress(ValueError):
+        return parse_size(str(word))
+    return str(word)
+
+
+STATED = [row for row in ROWS if row.line.stated]
+
+
+@pytest.mark.parametrize("row", STATED, ids=lambda row: f"{row.paper}: {row.line.what[:40]}")
+@pytest.mark.slow
+def test_a_line_has_the_conditions_of_its_study_or_says_what_differs(row: Row) -> None:
+    """What a study states of agents, allocators, sizes, programs, iterations, processes and switches is what the call
+    plans. What differs has its reason, and does differ.
+    """
+    machine = min(machines_of(row), key=BY_DEFAULT.index)
+    plan = plan_on(machine, row.planned)
+    points = [*plan["measured"], *plan["skipped"]]
+    assert points, plan["refusal"]
+    assert row.line.stated.keys() >= row.line.differs.keys()
+    for name, text in row.line.stated.items():
+        planned = {_number(point[name]) for point in points if point.get(name) is not None}
+        assert is_as_stated(planned, text) == (name not in row.line.differs), (name, text, planned)
 
 
 LIKE_ANOTHER = ("gh200-64k", "volta")
@@ -197,7 +213,7 @@ BY_DEFAULT = sorted(MACHINES, key=lambda machine: machine in LIKE_ANOTHER)
 def test_every_command_has_its_points_on_its_machine(machine: str) -> None:
     """What any machine can run is planned on one of them here, and on the others by the exhaustive tests."""
     rows_here = [row for row in ROWS if row.plans and machine in machines_of(row)]
-    own = {row.planned for row in rows_here if "any" not in row.machines or machine == BY_DEFAULT[0]}
+    own = {row.planned for row in rows_here if "any" not in row.line.machines or machine == BY_DEFAULT[0]}
     plans = {command: plan_on(machine, command) for command in own}
     for command, plan in plans.items():
         assert plan["measured"], (command, plan)
@@ -212,7 +228,7 @@ def test_every_command_has_its_points_on_its_machine(machine: str) -> None:
                 assert {p.get(factor) for plan in found for p in plan["measured"]} >= {*values}, (begin, factor)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.plans and "any" not in row.machines])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.plans and "any" not in row.line.machines])
 @pytest.mark.slow
 def test_all_that_a_line_names_is_measured_on_one_of_its_machines(row: Row) -> None:
     """Each value of a factor, and of applications each with every strategy: nothing named is skipped everywhere."""
@@ -236,11 +252,11 @@ def test_all_that_a_line_names_is_measured_on_one_of_its_machines(row: Row) -> N
         assert strategies >= {*named.get("strategy", ())}, (application, strategies)
 
 
-@pytest.mark.parametrize("paper", STUDIES)
+@pytest.mark.parametrize("paper", PAPERS)
 @pytest.mark.slow
 def test_published_values_have_points_among_the_lines_of_their_paper(paper: str) -> None:
     """What a row corresponds to, and what its ratio is to: results of a study's lines stand beside the study."""
-    lines = [row for row in ROWS if row.study == STUDIES[paper] and row.plans]
+    lines = [row for row in ROWS if row.paper == paper and row.plans]
     calls = {(machine, line.planned) for line in lines for machine in machines_of(line) - {*LIKE_ANOTHER}}
     points = [point for machine, command in calls for point in plan_on(machine, command)["measured"]]
     for row in all_rows():

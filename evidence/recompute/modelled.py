@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number, format_size
 from firsttouch.cli.main import parser
+from firsttouch.comparison.reproducing import on_device
 from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.comparison.validation.points import predicted
 from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow
@@ -46,6 +49,7 @@ from firsttouch.experiments.contract.base import Experiment
 from firsttouch.harness.experiment import Application
 from firsttouch.harness.predicting import FILES
 from firsttouch.records.papers.rows import APPLICATIONS
+from firsttouch.records.papers.studies import PAPERS, StudyLine, models_of, studies
 from firsttouch.records.predicted import lacking
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.records.statistics import varying
@@ -53,28 +57,14 @@ from firsttouch.records.text import quantity
 from records import ROOT, table
 
 DOCS = ROOT / "docs"
-PAGE = DOCS / "reproduce.md"
+DATA = ROOT / "src/firsttouch/records/papers/data/studies"
 FOUND_IN = (DOCS / "model.md", ROOT / "README.md")
 """The pages that say what validate finds."""
 PLACE = re.compile(r"(<!-- predicted: (\S+) -->\n).*?(<!-- end of predicted -->)", re.DOTALL)
-MODELS: Mapping[str, Sequence[str]] = {
-    "any": ("gh200",),
-    "MI300A": ("mi300a",),
-    "MI300A XNACK": ("mi300a",),
-    "node": ("mi300a-node",),
-    "GH200": ("gh200",),
-    "TK1": ("tk1",),
-    "Kaveri": ("kaveri",),
-    "Kaveri HSA": ("kaveri@driver.ats=on",),
-    "Pascal": ("intel-pascal",),
-    "Volta": ("intel-volta",),
-    "Power 9": ("p9-volta",),
-}
-"""The models of each machine that the page names."""
 YES, PART, VALUE, SCOPE, REAL, NONE = "yes", "part", "value", "scope", "real", "no"
 """What the column may say; the page explains the words."""
 _LOOKS = ("machine", "methods", "profile", "interfaces", "compare", "claims", "examples")
-_CELLS, _MOST_VALUES, KIB = 6, 3, 1024
+_MOST_VALUES, KIB = 3, 1024
 
 
 class _Made(Exception):
@@ -83,23 +73,6 @@ class _Made(Exception):
     def __init__(self, plan: Sequence[Planned]) -> None:
         super().__init__()
         self.plan = plan
-
-
-def on_model(command: str, model: str) -> list[str]:
-    """The words of a call after `firsttouch`, on a model in place of the devices that it names."""
-    words = shlex.split(command)
-    words = words[words.index("firsttouch") + 1 :]
-    if "--device" not in words:
-        return [*words, "--device", f"model:{model}"]
-    known = dict(zip(words[1:], words, strict=False))
-    return [_device(word, model) if known.get(word) == "--device" or "peer=" in word else word for word in words]
-
-
-def _device(word: str, model: str) -> str:
-    """A device of the page, or several in a list of peers, on a model."""
-    word = re.sub(r"\b(?:hip|cuda|opencl):0\b", f"model:{model}", word)
-    word = re.sub(r"\b(?:hip|cuda|opencl):(\d+)\b", rf"model:{model}:\1", word)
-    return f"model:{model}:cpu" if word == "cpu" else word
 
 
 def records_of(words: Sequence[str]) -> list[Record]:
@@ -125,9 +98,9 @@ class Modelled(NamedTuple):
     without: Sequence[str] = ()
 
 
-def modelled(command: str, model: str) -> Modelled:
-    """What can be predicted of a command on a model."""
-    words = on_model(command, model)
+def modelled(line: StudyLine, model: str) -> Modelled:
+    """What can be predicted of a line on a model."""
+    words = on_device(line.words, f"model:{model}")
     if words[0] in _LOOKS:
         return Modelled(REAL)
     try:
@@ -195,27 +168,17 @@ def in_words(values: Collection[Scalar]) -> str:
     return ",".join(sorted(format_size(v) if isinstance(v, int) and v >= KIB else str(v) for v in values))
 
 
-def word_of(row: Sequence[str]) -> str:
-    """What the column says of a row of the page; of several machines, all that is missing on one."""
-    command, machines = row[2].strip("`"), row[3].split(", ")
-    if command.startswith("none: "):
+def word_of(paper: str, line: StudyLine) -> str:
+    """What the column says of a line; of several machines, all that is missing on one."""
+    if not line.command:
         return NONE
-    models = {model: machine for machine in machines for model in MODELS[machine]}
-    found = {machine: modelled(command, model) for model, machine in models.items()}
+    found = {model: modelled(line, model) for model in models_of(paper, line)}
     words = {each.word for each in found.values()}
     if YES not in words:
         return min(words, key=(VALUE, SCOPE, REAL).index)
     without = [text for each in found.values() for text in each.without]
-    without += [machine for machine, each in found.items() if each.word != YES]
+    without += [name for name, each in zip(line.machines, found.values(), strict=False) if each.word != YES]
     return f"{PART}: without {', '.join(dict.fromkeys(without))}" if without else YES
-
-
-def rows(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The lines of the page's tables, and their cells."""
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if line.startswith("| ") and len(cells) == _CELLS and cells[0] != "in the study":
-            yield line, cells
 
 
 # ------------------------------------------------------------------------------------------------ what validate finds
@@ -411,25 +374,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="change nothing, and say what is out of date")
     check = options.parse_args(arguments).check
-    text, before, stale = PAGE.read_text(), [path.read_text() for path in FOUND_IN], 0
-    lines = [*rows(text)]
+    before, stale = [path.read_text() for path in FOUND_IN], 0
+    files = {paper: json.loads((DATA / f"{paper}.json").read_text()) for paper in PAPERS}
+    lines = [(paper, line) for paper in PAPERS for line in studies()[paper].lines]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         pages = pool.submit(with_found, before)
-        words = [*pool.map(word_of, [cells for _, cells in lines])]
+        words = [*pool.map(word_of, *zip(*lines, strict=True))]
         after = pages.result()
-    for (line, cells), word in zip(lines, words, strict=True):
-        if word != cells[-1]:
+    entries = [entry for paper in PAPERS for entry in files[paper]["lines"]]
+    for entry, word in zip(entries, words, strict=True):
+        if word != entry.get("modelled"):
             stale += 1
-            print(f"{cells[2]}: {cells[-1]}, is {word}")
-            text = text.replace(line, f"| {' | '.join([*cells[:-1], word])} |")
+            print(f"{entry.get('command')}: {entry.get('modelled')}, is {word}")
+            entry["modelled"] = word
     for path, old, new in zip(FOUND_IN, before, after, strict=True):
         if old != new:
             stale += 1
             print(f"{path.name}: what validate finds has changed")
     if stale and not check:
-        PAGE.write_text(text)
+        for paper, content in files.items():
+            (DATA / f"{paper}.json").write_text(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
         for path, new in zip(FOUND_IN, after, strict=True):
             path.write_text(new)
+        subprocess.run([sys.executable, DOCS / "reproduce.py"], check=True)
     return int(check and stale > 0)
 
 

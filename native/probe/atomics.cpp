@@ -12,9 +12,9 @@
 namespace firsttouch {
 namespace {
 
-constexpr std::uint64_t group_threads = 64;
-constexpr std::size_t slot_words = 8;       // keeps the groups' round counts on separate cache lines
-constexpr std::uint64_t startup_steps = 8;  // of every thread or group before rates are read
+constexpr std::uint64_t group_threads = 64;  // of a group; a single thread is a group of its own
+constexpr std::size_t slot_words = 8;        // keeps the groups' round counts on separate cache lines
+constexpr std::uint64_t startup_steps = 8;   // of every thread or group before rates are read
 constexpr double max_startup_seconds = 0.5;
 constexpr double max_window_seconds = 0.25;
 constexpr int windows_per_run = 10;          // of a run that is read only at its end
@@ -92,7 +92,8 @@ class GpuSide : public Side {
   public:
     GpuSide(Lab& lab, const Buffer& buffer, const AtomicsRequest& request)
         : lab_(lab), buffer_(buffer), request_(request),
-          groups_(static_cast<std::uint32_t>(request.gpu_threads / group_threads)),
+          in_group_(std::min(group_threads, static_cast<std::uint64_t>(request.gpu_threads))),
+          groups_(static_cast<std::uint32_t>(request.gpu_threads / in_group_)),
           kernel_(lab.kernel("atomics", "atomics_increment", defines(request))),
           host_control_(lab.device().allocate(lab.board().allocator(), control_bytes())) {
         // In host memory, every check of the stop word and every store of a round count would cross the link. Where the
@@ -143,12 +144,12 @@ class GpuSide : public Side {
         if (device_control_ != nullptr) copy(*host_control_, *device_control_, control_bytes());
         const double time = (before + now()) / 2;
         const std::uint64_t rounds = total_rounds();
-        return {.time = time, .updates = rounds * updates_ * group_threads, .steps = rounds};
+        return {.time = time, .updates = rounds * updates_ * in_group_, .steps = rounds};
     }
     // Returns the threads of groups that made progress in the last run. A group that was never resident made none.
     std::uint64_t threads_seen() const {
         std::uint64_t seen = 0;
-        for (std::uint32_t group = 0; group < groups_; ++group) seen += rounds_of(group) > 0 ? group_threads : 0;
+        for (std::uint32_t group = 0; group < groups_; ++group) seen += rounds_of(group) > 0 ? in_group_ : 0;
         return seen;
     }
 
@@ -186,7 +187,7 @@ class GpuSide : public Side {
                                  most_rounds,
                                  static_cast<std::uint64_t>(longest * 1e9)};
         from_ = lab_.device().record(lab_.stream());
-        lab_.device().launch(lab_.stream(), kernel_, {groups_, group_threads}, list);
+        lab_.device().launch(lab_.stream(), kernel_, {groups_, static_cast<std::uint32_t>(in_group_)}, list);
         running_ = true;
     }
     void finish() {
@@ -204,6 +205,7 @@ class GpuSide : public Side {
     Lab& lab_;
     const Buffer& buffer_;
     const AtomicsRequest& request_;
+    std::uint64_t in_group_;  // threads of each
     std::uint32_t groups_;
     Kernel& kernel_;
     std::unique_ptr<Buffer> host_control_, device_control_;  // the latter only if the memories are separate
@@ -416,9 +418,10 @@ void measure_reading_cost(AtomicContention& contention, Outcome& outcome, const 
 void validate_request(Lab& lab, const Buffer& buffer, const AtomicsRequest& request) {
     if (request.elements == 0 || request.elements > std::uint64_t{1} << 31 || request.elements > buffer.size() / 8)
         throw std::invalid_argument("elements must be 1 to 2^31, and the buffer must have 8 bytes for each");
-    if (request.cpu_threads < 0 || request.gpu_threads < 0 || request.gpu_threads % group_threads != 0 ||
+    if (request.cpu_threads < 0 || request.gpu_threads < 0 ||
+        (request.gpu_threads > 1 && request.gpu_threads % group_threads != 0) ||
         request.cpu_threads + request.gpu_threads == 0)
-        throw std::invalid_argument("there must be at least one thread, and gpu_threads must be a multiple of 64");
+        throw std::invalid_argument("there must be at least one thread, and gpu_threads must be 1 or a multiple of 64");
     const AllocatorInfo& entry = lab.device().info(buffer.allocator());
     if (request.cpu_threads > 0 && request.gpu_threads > 0 && !usable_at_once(entry))
         throw Unavailable(lab.device().name() + " does not state that the CPU may use " +

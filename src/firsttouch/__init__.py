@@ -35,6 +35,7 @@ __all__ = [
     "platforms",
     "port",
     "published",
+    "reproduce",
     "run",
     "run_app",
     "validate",

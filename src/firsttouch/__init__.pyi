@@ -36,6 +36,14 @@ def platforms(
 ) -> dict[str, Any]: ...
 def port(directory: str | os.PathLike[str], process: int | str | None = ...) -> dict[str, Any]: ...
 def published(search: str | None = ..., figures: bool = ...) -> dict[str, Any]: ...
+def reproduce(
+    paper: str | None = ...,
+    *figure: str,
+    device: str | None = ...,
+    out: str | os.PathLike[str] | None = ...,
+    list: bool = ...,
+    dry_run: bool = ...,
+) -> dict[str, Any]: ...
 def run(
     *experiments: str,
     device: str | Iterable[str] | None = ...,
@@ -44,6 +52,7 @@ def run(
     set: Mapping[str, Any] | None = ...,
     module: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = ...,
     out: str | os.PathLike[str] | None = ...,
+    no_report: bool = ...,
     resume: bool = ...,
     retry: bool = ...,
     timeout: float | str | None = ...,
@@ -76,6 +85,7 @@ def run_app(
     kernels: str | os.PathLike[str] | None = ...,
     module: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = ...,
     out: str | os.PathLike[str] | None = ...,
+    no_report: bool = ...,
     resume: bool = ...,
     retry: bool = ...,
     timeout: float | str | None = ...,

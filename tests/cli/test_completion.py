@@ -43,7 +43,9 @@ def test_every_name_of_the_package_is_a_candidate():
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("re", ["report"]),
+        ("re", ["report", "reproduce"]),
+        ("reproduce mi300a-u", ["mi300a-upm"]),
+        ("reproduce mi300a-upm 1", ["1", "10", "11"]),
         ("run laten", ["latency"]),
         ("run latency --device cpu lat", []),
         ("run --js", ["--json"]),

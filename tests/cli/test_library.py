@@ -160,6 +160,10 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     ),
     "port": (lambda out: firsttouch.port(_traced(out)), ["OUT"]),
     "published": (lambda out: firsttouch.published("latency gpu"), ["--search", "latency gpu"]),
+    "reproduce": (
+        lambda out: firsttouch.reproduce("cuda-um-2019", "3", device="model:p9-volta", dry_run=True),
+        ["cuda-um-2019", "3", "--device", "model:p9-volta", "--dry-run"],
+    ),
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
     "validate": (lambda out: firsttouch.validate("kaveri"), ["kaveri"]),
 }

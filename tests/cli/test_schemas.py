@@ -29,6 +29,7 @@ OTHERS: dict[str, Sequence[object]] = {
     "app-list": ["app", "--list"],
     "platform-values": ["platforms", "--values"],
     "published-figures": ["published", "--figures"],
+    "reproduce-list": ["reproduce", "grace-hopper", "--list"],
     "profile-sources": ["profile", "--sources"],
     "examples": ["examples", "OUT"],
     "schema": ["schema"],

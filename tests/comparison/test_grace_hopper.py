@@ -23,7 +23,7 @@ from firsttouch.records.papers.rows import all_rows
 from firsttouch.records.schema import Scalar
 
 PAPER = {row.id: row for row in all_rows() if row.paper == "grace-hopper"}
-LINES = [row for row in ROWS if row.study == "Grace Hopper" and row.plans]
+LINES = [row for row in ROWS if row.paper == "grace-hopper" and row.plans]
 GPU_INITIALISED = [OTHER_NAMES.get(name, name) for name in PAPER["pagefault.groups.gpu-initialised"].value]  # type: ignore[union-attr]
 (CUDA,) = (device for device in MACHINES["gh200"].devices if device.name == "cuda:0")
 
@@ -171,7 +171,7 @@ def test_less_memory_is_compared_by_what_it_slows_down(times: dict[float, tuple[
 
 def test_every_program_runs_with_less_memory_by_the_bytes_that_it_declares() -> None:
     """What a measured peak leaves is known in the run only; that of the declared buffers is less."""
-    (line,) = (line for line in LINES if "Fig. 11" in line.where)
+    (line,) = (line for line in LINES if "Fig. 11" in line.line.where)
     plan = plan_on("gh200", line.planned.replace("peak=measured", "peak=declared"))
     assert line.planned.count("peak=measured") == 1
     assert plan["skipped"] == []

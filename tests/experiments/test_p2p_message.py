@@ -119,6 +119,20 @@ def test_routes_have_workers_of_their_own() -> None:
     assert not any("MPICH_GPU_IPC_ENABLED" in p.environment for p in plan if p.point["route"] == "default")
 
 
+def test_an_mpi_is_told_that_it_gets_memory_of_a_gpu_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told(**sets: str) -> set[str]:
+        plan = planned(DISCRETE, source="device", target="device", size="64KiB", **sets)
+        return {p.environment.get("MPICH_GPU_SUPPORT_ENABLED", "") for p in plan}
+
+    assert told(interface="mpi") == {"1"}
+    assert told(interface="xccl") == {""}
+    assert told(interface="mpi-staged") == {""}  # it gets memory of the host
+    monkeypatch.setenv("MPICH_GPU_SUPPORT_ENABLED", "0")
+    assert told(interface="mpi") == {""}
+
+
 def test_the_limits_of_a_group_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRSTTOUCH_MAX_HOST", "8MiB")
     monkeypatch.setenv("FIRSTTOUCH_MAX_DEVICE", "64MiB")

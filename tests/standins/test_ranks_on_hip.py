@@ -52,6 +52,19 @@ def test_memory_of_apus_is_sent_as_it_is_and_staged(mpi: Mpi, tmp_path: Path) ->
         (interface, size, "ok", True) for interface in ("mpi", "mpi-staged") for size in (8, 2**16)
     }
     assert {tuple(party.device for party in r.parties) for r in rows} == {("hip:0", "hip:1")}
+    asked = [r for r in rows if r.text("interface") == "mpi"]
+    assert {r.counters["mpi_takes_device_memory"] for r in asked} == {"no"}
+    assert {r.counters["mpi_environment"] for r in asked} == {"MPICH_GPU_SUPPORT_ENABLED=1"}
+    assert not any("mpi_environment" in r.counters for r in rows if r not in asked)
+
+
+def test_an_mpi_that_takes_memory_of_apus_is_recorded_as_such(
+    mpi: Mpi, tmp_path: Path, in_front: dict[str, str]
+) -> None:
+    rows = run(mpi, tmp_path / "out", "--set", "size=8", MPICH_GPU_SUPPORT_ENABLED="0", **in_front)
+    (asked,) = (r for r in rows if r.text("interface") == "mpi")
+    assert asked.counters["mpi_takes_device_memory"] == "yes"
+    assert asked.counters["mpi_environment"] == "MPICH_GPU_SUPPORT_ENABLED=0"
 
 
 def test_a_route_needs_an_mpi_that_takes_device_memory(mpi: Mpi, tmp_path: Path, in_front: dict[str, str]) -> None:

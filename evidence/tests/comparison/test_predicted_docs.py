@@ -9,11 +9,13 @@ from types import ModuleType
 import pytest
 from tests.scripts import load_script
 
+from firsttouch.records.papers.studies import studies
 from firsttouch.records.schema import SCHEMA, Record
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = {"yes", "value", "scope", "real", "no"}
 PART = "part: without "
+LINES = [(paper, line) for paper, study in studies().items() for line in study.lines]
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +39,17 @@ def program() -> Iterator[ModuleType]:
     ],
 )
 def test_a_command_of_the_page_is_predicted_as_it_says(program: ModuleType, named: str) -> None:
-    line = next(cells for _, cells in program.rows(program.PAGE.read_text()) if named in cells[2])
-    assert program.word_of(line) == line[-1]
+    paper, line = next((paper, line) for paper, line in LINES if named in line.command)
+    assert program.word_of(paper, line) == line.modelled
 
 
-def test_every_line_says_how_much_is_predicted(program: ModuleType) -> None:
-    lines = [cells for _, cells in program.rows(program.PAGE.read_text())]
-    assert len(lines) > 100
-    said = {cells[-1] for cells in lines}
+def test_every_line_says_how_much_is_predicted() -> None:
+    said = {line.modelled for _, line in LINES}
+    assert len(LINES) > 100
     assert {word for word in said if not word.startswith(PART)} == WORDS
     assert any(f"{PART}kernels" in word for word in said)
     assert any(f"{PART}sdma=0" in word for word in said)
-    assert all((cells[-1] == "no") == cells[2].startswith("none: ") for cells in lines)
+    assert all((line.modelled == "no") == (not line.command) for _, line in LINES)
 
 
 def test_what_is_missing_is_named_by_conditions(program: ModuleType) -> None:

@@ -13,6 +13,7 @@ from firsttouch.cli.measured import Measured, check_explained, measure, measure_
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
     LauncherOption,
+    NoReportOption,
     OutOption,
     RanksOption,
     ResumeOption,
@@ -122,6 +123,7 @@ def command(
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
     out: OutOption = None,
+    no_report: NoReportOption = False,
     resume: ResumeOption = False,
     retry: RetryOption = False,
     timeout: Annotated[
@@ -173,6 +175,7 @@ def command(
         devices=changed_devices(device, what_if, kernels),
         set=chosen,
         out=out,
+        report=not no_report,
         resume=resume,
         retry=retry,
         counters=counters,

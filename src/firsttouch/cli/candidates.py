@@ -162,6 +162,22 @@ _OF_FACTORS: Mapping[str, Callable[[Given, str], Candidates]] = {
 """The values of factors that are names of something else."""
 
 
+def papers(options: Given, text: str) -> Candidates:
+    from firsttouch.records.papers.rows import authors
+    from firsttouch.records.papers.studies import PAPERS
+
+    return {paper: authors(paper) for paper in PAPERS}
+
+
+def figures(options: Given, text: str) -> Candidates:
+    """The numbers of a paper's figures; tables have names of two words, which no shell completes."""
+    from firsttouch.records.papers.studies import studies
+
+    study = studies().get("".join(options.get("paper", ())))
+    named = {part.id: part.shows for part in study.parts} if study else {}
+    return {name.removeprefix("Fig. "): shows for name, shows in named.items() if name.startswith("Fig. ")}
+
+
 def factors(options: Given, text: str) -> Candidates:
     return _assignments(_factors(options.get("experiments", ())), options, text)
 
@@ -211,9 +227,11 @@ VALUES: Mapping[str, Callable[[Given, str], Candidates]] = {
     "app": applications,
     "device": devices,
     "experiments": experiments,
+    "figure": figures,
     "form": formats,
     "kind": movements,
     "names": applications,
+    "paper": papers,
     "pattern": patterns,
     "preset": presets,
     "relative_to": strategies,

@@ -129,6 +129,9 @@ OutOption: TypeAlias = Annotated[
         "--out", parser=path, metavar="DIR", help="Directory of the results; default: firsttouch-results/HOST-DATE."
     ),
 ]
+NoReportOption: TypeAlias = Annotated[
+    bool, typer.Option("--no-report", help="Write no report.html; `firsttouch report DIR` writes it later.")
+]
 ResumeOption: TypeAlias = Annotated[
     bool,
     typer.Option("--resume", help="Continue the run in --out; points that crashed or timed out are tried once more."),

@@ -79,7 +79,7 @@ def _show_figures(figures: Sequence[PaperFigure]) -> None:
             table.add_row(figure.id, figure.shows + ("" if figure.measured else " (not a result)"))
         console.print(table)
         console.print()
-    print_stdout("docs/reproduce.md has a line for each: the command that repeats it, or why there is none.")
+    print_stdout("firsttouch reproduce PAPER FIGURE repeats one, or predicts it.")
 
 
 def _show_papers(rows: Sequence[PaperRow]) -> None:

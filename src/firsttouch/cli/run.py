@@ -14,6 +14,7 @@ from firsttouch.cli.options import (
     AllowOversubscriptionOption,
     DevicesOption,
     LauncherOption,
+    NoReportOption,
     OutOption,
     RanksOption,
     ResumeOption,
@@ -58,6 +59,7 @@ def command(
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Experiments of your own.")
     ] = None,
     out: OutOption = None,
+    no_report: NoReportOption = False,
     resume: ResumeOption = False,
     retry: RetryOption = False,
     timeout: Annotated[
@@ -106,6 +108,7 @@ def command(
         preset=preset,
         set=parse_sets(sets or []),
         out=out,
+        report=not no_report,
         resume=resume,
         retry=retry,
         timeout=timeout,

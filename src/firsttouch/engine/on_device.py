@@ -26,6 +26,7 @@ from firsttouch.experiments.contract.contract import (
     why_skipped,
 )
 from firsttouch.experiments.contract.presets import excluded, holds, meets, not_measured
+from firsttouch.experiments.contract.rank_interfaces import gpu_environment
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.equal_places import MOST_PAIRS, EqualPlaces
@@ -256,7 +257,12 @@ class ExperimentOnDevice:
             reason=why_skipped(candidate),
             fresh=experiment.worker.fresh,
             own_worker=experiment.worker.own,
-            environment={**self.device.environment, **self.environment, **environment_of(experiment, factors)},
+            environment={
+                **self.device.environment,
+                **self.environment,
+                **gpu_environment(factors, self.device),
+                **environment_of(experiment, factors),
+            },
             places=places,
             one_process=one_process,
             mpi=ranks is not None and ranks.takes_mpi(factors),

@@ -46,6 +46,8 @@ class RunOptions:
     """Everything that the kind of work has (--all)."""
     wait: float | None = None
     """The most minutes to wait until other programs leave the processors alone (--wait)."""
+    report: bool = True
+    """Whether report.html is written (--no-report)."""
     trust: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None = None
     """Adds verified facts that drivers do not state (--trust-verified). Raises UsageError if they are from another
     machine.

@@ -97,9 +97,10 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
     lifted = request.allow_oversubscription and not any(map(is_modelled, request.devices))
     with oversubscription(watcher) if lifted else nullcontext():
         outcome = _carry_out(work, options, request, watcher)
-    if problem := write_report(outcome.directory):
+    problem = write_report(outcome.directory) if options.report else ""
+    if problem:
         watcher.warn(problem)
-    else:
+    elif options.report:
         outcome.report = outcome.directory / "report.html"
     return outcome
 

@@ -27,11 +27,13 @@ from firsttouch.experiments.contract.meanings import INTERFACES
 from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
 from firsttouch.experiments.contract.rank_interfaces import (
+    MPI_FACTS,
     by_device_address,
     dealt_out,
     devices_of,
     interface_factor,
     memory_factor,
+    mpi_facts,
     open_interface,
     staging_allocator,
     why_no_use,
@@ -148,6 +150,7 @@ class Collective(Experiment):
             CounterEntry(name="back_to_back", unit=""),
             CounterEntry(name="(interval|interval_low|interval_high|least|mean)_us", unit="us"),
             CounterEntry(name="shared", unit="word"),
+            MPI_FACTS,
         ),
     )
     figures = (
@@ -257,6 +260,7 @@ class Collective(Experiment):
                 for side, buffer in zip(SIDES, member[2:4], strict=True)
             ]
             counters = _rates(outcome.counters["interval_us"], shape, block, ranks) if outcome.samples else {}
+            counters |= mpi_facts(interface, session)
             return Measurement.of(
                 outcome, buffers=buffers, counters=counters, verified_why=_describe_wrong_devices(outcome, devices)
             )

@@ -25,9 +25,11 @@ from firsttouch.experiments.contract.pairs import (
 )
 from firsttouch.experiments.contract.presets import leave_out
 from firsttouch.experiments.contract.rank_interfaces import (
+    MPI_FACTS,
     by_device_address,
     interface_factor,
     memory_factor,
+    mpi_facts,
     open_interface,
     staging_allocator,
     why_no_use,
@@ -107,7 +109,7 @@ class P2pMessage(PairExperiment):
             },
             "size": {},
         },
-        counters=(*WAYS, CounterEntry(name="window", unit=""), CounterEntry(name="shared", unit="word")),
+        counters=(*WAYS, CounterEntry(name="window", unit=""), CounterEntry(name="shared", unit="word"), MPI_FACTS),
     )
     figures = (
         Heat(x=OWNER, y=BY, diagonal=OWN, facet="interface", x_title="to", y_title="from", z_title="GB/s",
@@ -187,7 +189,7 @@ class P2pMessage(PairExperiment):
                 stop=session.stop(),
             )
             buffers = [buffer_fact("source", source), buffer_fact("target", target)]
-            measurement = Measurement.of(outcome, buffers=buffers)
+            measurement = Measurement.of(outcome, buffers=buffers, counters=mpi_facts(interface, session))
         if not measurement.samples:
             return measurement
         link = session.info.peer(owner(point.factors, point.device))

@@ -26,6 +26,7 @@ from firsttouch.experiments.contract.base import (
 )
 from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
+from firsttouch.experiments.contract.rank_interfaces import MPI_FACTS, mpi_facts
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
@@ -47,7 +48,7 @@ from firsttouch.program.execution.workspace import Workspace
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.findings import Finding
-from firsttouch.records.schema import PARAMETER, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import INTERFACE, PARAMETER, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ CODEBOOK = Codebook(
         HARDWARE,
         *EVENTS,
         *SHARES,
+        MPI_FACTS,
         CounterEntry(name=r"(peak|peak_host|peak_machine|peak_machine_noise|footprint)_bytes", unit="B"),
         CounterEntry(name="measured_peak_bytes|ballast_bytes|free_beside_ballast_bytes", unit="B"),
         CounterEntry(name=r"(copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
@@ -284,6 +286,7 @@ class Application(Applications):
             measurement.phases = timelines.spans(runs[-1])
             measurement.counters |= timelines.in_use_by_iteration(stepped) if stepped else {}
         measurement.counters |= {**short, **chosen.counters(runs), **kernel_times.counters(timed)}
+        measurement.counters |= mpi_facts(factors.text(INTERFACE), session) if session.ranks > 1 else {}
         measurement.counters |= {ITERATIONS: runs[-1].marked} if counted else {}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size

@@ -48,18 +48,22 @@ SWITCHES: Mapping[str, Switch] = {
 """Sources: ROCm documentation, "Environment variables" and "Unified memory management"."""
 
 
+GPU_SUPPORT = "MPICH_GPU_SUPPORT_ENABLED"
+"""The variable without which Cray MPICH carries memory of an APU by the CPU, and takes no address of another GPU's
+memory. Source: intro_mpi(3) of Cray MPICH.
+"""
 DEFAULT, DIRECT, STAGED = ROUTES = "default", "direct", "staged"
 _ROUTES: Mapping[str, Mapping[str, str]] = {
     DEFAULT: {},
     DIRECT: {
-        "MPICH_GPU_SUPPORT_ENABLED": "1",
+        GPU_SUPPORT: "1",
         "MPICH_GPU_IPC_ENABLED": "1",
         "MPICH_GPU_IPC_THRESHOLD": "0",
         "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": "0",
         "OMPI_MCA_btl_smcuda_use_cuda_ipc": "1",
     },
     STAGED: {
-        "MPICH_GPU_SUPPORT_ENABLED": "1",
+        GPU_SUPPORT: "1",
         "MPICH_GPU_IPC_ENABLED": "0",
         "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": str(2**31 - 1),
         "OMPI_MCA_btl_smcuda_use_cuda_ipc": "0",
@@ -75,6 +79,19 @@ MPICH, btl_smcuda_component.c of Open MPI, and "UCX environment variables".
 def route_environment(route: str) -> dict[str, str]:
     """The environment variables to set for ranks whose MPI carries device memory by this route."""
     return dict(_ROUTES[route])
+
+
+def gpu_support_environment() -> dict[str, str]:
+    """The environment variables to set for ranks whose MPI gets memory of a GPU, unless the user's environment has
+    them.
+    """
+    return {} if GPU_SUPPORT in os.environ else {GPU_SUPPORT: "1"}
+
+
+def mpi_variables() -> str:
+    """The variables of this process that decide how its MPI carries memory of GPUs, as NAME=VALUE."""
+    names = dict.fromkeys(name for route in _ROUTES.values() for name in route)
+    return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 
 
 def xccl_environment() -> dict[str, str]:

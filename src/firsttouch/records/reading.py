@@ -19,6 +19,7 @@ from firsttouch.base.files import as_usage_error, read_regular
 from firsttouch.records.codebook import with_present_factors
 from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark
+from firsttouch.records.reproduced import REPRODUCED, Reproduced
 from firsttouch.records.schema import MAJOR, MINOR, PEER, RELATIVE_TO, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 
@@ -80,6 +81,8 @@ class Results:
     warnings: list[str] = field(default_factory=list)
     timelines: Mapping[tuple[str, str], list[TransferTimeline]] = field(default_factory=dict)
     """The bytes that points moved over time, by experiment and device; empty unless the trace was read."""
+    reproduced: Reproduced | None = None
+    """The part of a paper that the points repeat, if `firsttouch reproduce` made them."""
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
     """The memory in use over time by the folders that records name; empty unless the profiles were read."""
 
@@ -228,9 +231,19 @@ def load_results(directory: Path) -> Results:
             missing = RESULTS if data is None else MACHINE
             raise UsageError(f"{directory} holds no {missing}; name a directory that `firsttouch run` wrote")
         lines, request = read_lines(directory, data), read_document(directory, RUN, Request)
+        reproduced = _read_reproduced(directory)
     points = list(latest(lines.records).values())
     mark(points, machine)
-    return Results(machine, request, points, lines.warnings)
+    return Results(machine, request, points, lines.warnings, reproduced=reproduced)
+
+
+def _read_reproduced(directory: Path) -> Reproduced | None:
+    """Raises UsageError if the file is not one that `firsttouch reproduce` wrote."""
+    data = read_file(directory, REPRODUCED)
+    try:
+        return None if data is None else msgspec.json.decode(data, type=Reproduced)
+    except ValueError as error:
+        raise UsageError(f"{directory / REPRODUCED}: {error}") from None
 
 
 _FLATTENED = ("factors", "summary", "counters", "clocks_before", "clocks_after")

@@ -34,6 +34,8 @@ from firsttouch.report.naming import amount_title, called, heading, quantity_tit
 from firsttouch.report.narrow import below_names, down, names_above
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels, labels
+from firsttouch.report.stated import KIND as STATED
+from firsttouch.report.stated import note, stated_marks, stated_rows
 from firsttouch.report.vega import field, layer
 
 
@@ -53,10 +55,14 @@ def draw(figure: Bar, records: Sequence[Record], context: DrawingContext) -> Dra
     title = f"{quantity_title(figure, figure.y, figure.y_title)} by {join_names(names)}"
     if figure.title:
         title = figure.title + channels(figure, roles)
-    return Drawing(title, _chart(figure, roles, shown, context), notes=notes, wrong=points.wrong(shown))
+    stated = [] if context.is_narrow else stated_rows(context.stated, shown, figure, roles, figure.x, figure.y)
+    notes += note(context.stated, stated)
+    return Drawing(title, _chart(figure, roles, shown, stated, context), notes=notes, wrong=points.wrong(shown))
 
 
-def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: DrawingContext) -> Spec:
+def _chart(
+    figure: Bar, roles: Roles, records: Sequence[Record], stated: Sequence[Spec], context: DrawingContext
+) -> Spec:
     hue = colour(figure, roles, records, context.palette)
     rows = [row(r, figure, roles, figure.x, figure.y) for r in records]
     panels: dict[str, list[tuple[Record, Spec]]] = {}
@@ -70,10 +76,11 @@ def _chart(figure: Bar, roles: Roles, records: Sequence[Record], context: Drawin
     heads: list[Spec] = []
     for title, pairs in panels.items():
         of_panel = [record for record, _ in pairs], [data for _, data in pairs]
-        bars, height, names_of_panel = _bars(figure, roles, *of_panel, hue, width, is_narrow=context.is_narrow)
+        there = [data for data in stated if str(data["panel"]) == title]
+        bars, height, names_of_panel = _bars(figure, roles, *of_panel, there, hue, width, is_narrow=context.is_narrow)
         charts.append(panel(bars, title, roles, width, height))
         heads += names_of_panel
-    return finish(side_by_side(charts, columns), [*rows, *heads], context.width)
+    return finish(side_by_side(charts, columns), [*rows, *heads, *stated], context.width)
 
 
 def _bars(
@@ -81,13 +88,14 @@ def _bars(
     roles: Roles,
     records: Sequence[Record],
     rows: list[Spec],
+    stated: Sequence[Spec],
     hue: Spec,
     width: int,
     *,
     is_narrow: bool,
 ) -> tuple[list[Spec], Any, list[Spec]]:
     """The layers of one panel, its height, and rows of names above bars."""
-    ys = numbers(rows, "y", "low", "high")
+    ys = numbers([*rows, *stated], "y", "low", "high", kinds=("point", STATED))
     log = figure.log_y and min(ys) > 0
     y_title = amount_title(figure, figure.y, figure.y_title, records[0])
     amount = quantitative(figure.y, y_title, unit(figure, figure.y, records[0]), ys, log)
@@ -113,13 +121,13 @@ def _bars(
     }
     if beside:
         place["yOffset"] = field("colour:N", sort=labels(records, roles.colour))
-    thick, drawn, heads = place, list[str](), list[Spec]()
+    thick, drawn, heads = place, ["datum.kind == 'point'"], list[Spec]()
     height: Any = {"step": step, **({"for": "offset"} if beside else {})}
     if is_narrow:
         order = labels(records, roles.colour) if roles.colour else []
         by_colour = sorted(rows, key=lambda data: order.index(str(data["colour"])) if order else 0)
         heads, height = below_names({name: [d for d in by_colour if d["x"] == name] for name in names}, width)
-        place, drawn = {"y": down("centre", height)}, ["datum.kind == 'point'"]
+        place = {"y": down("centre", height)}
         thick = {"y": down("top", height), "y2": field("bottom")}
     x = field("y:Q", **amount)
     whiskers = [layer("rule", {"x": field("low:Q"), "x2": field("high"), **place}, *drawn, color=INK)]
@@ -134,5 +142,6 @@ def _bars(
     end: Spec = {"align": "left", "dx": 5, "fontSize": TEXT, "fill": INK}
     layers.append(layer("text", {"x": field("high:Q"), "text": field("text:N"), **place}, *drawn, **end))
     layers += flag_marks(rows, {"x": x, **place}, *drawn)
+    layers += stated_marks({"x": x, **place}, "x") if stated else []
     layers += [names_above(height)] if is_narrow else []
     return layers, height, heads

@@ -19,6 +19,7 @@ from firsttouch.report.machines import MachinesTable
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables
 from firsttouch.report.sections import PageSection, half_width, section_of, tally
+from firsttouch.report.stated import RepeatedPart, repeated_part, stated_values
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results
@@ -70,6 +71,8 @@ class Chapter:
     """By which interface data move fastest, if that was measured."""
     machines: MachinesTable | None = None
     """The same points on several modelled machines."""
+    repeated: RepeatedPart | None = None
+    """The part of a paper that the run repeats."""
     of_figures: list[str] = field(default_factory=list)
     """Sentences that hold for several figures of the page; the first chapter has them."""
 
@@ -131,9 +134,10 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
         sections = [section_of(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
+        stated = stated_values(loaded)
         touch = first_touch_note(loaded.machine)
         for section in sections:
-            section.memory = loaded.memory
+            section.memory, section.stated = loaded.memory, stated
             section.notes = [caption(f"{touch}.")] if touch and rests_on_first_touch(section.experiment) else []
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
@@ -157,6 +161,7 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
                 screen,
                 interfaces=by_interface,
                 machines=beside,
+                repeated=repeated_part(loaded),
             )
         )
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from firsttouch.records.figures import Figure
@@ -102,9 +102,9 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
     }
 
 
-def numbers(rows: Iterable[Spec], *keys: str) -> list[float]:
-    """The finite values of these keys in the rows of points."""
-    return [float(row[k]) for row in rows if row["kind"] == "point" for k in keys if finite(row[k])]
+def numbers(rows: Iterable[Spec], *keys: str, kinds: Collection[str] = ("point",)) -> list[float]:
+    """The finite values of these keys in the rows of points, or of other kinds."""
+    return [float(row[k]) for row in rows if row["kind"] in kinds for k in keys if finite(row[k])]
 
 
 def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Palette, *, shape: bool = False) -> Spec:

@@ -49,6 +49,24 @@ class DrawnFigure(NamedTuple):
 
 
 @dataclass(frozen=True)
+class DrawnStatement:
+    """A value that a paper states of a point. metric: of a record."""
+
+    metric: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class DrawnStatements:
+    """The values that a paper states of the part that a run repeats, by the keys of points. source: the paper."""
+
+    source: str = ""
+    by_point: Mapping[str, Sequence[DrawnStatement]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DrawingContext:
     """What a drawing module may use besides the figure and the records.
 
@@ -60,6 +78,8 @@ class DrawingContext:
     palette: Palette
     timelines: Sequence[TransferTimeline] = ()
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
+    stated: DrawnStatements = field(default_factory=DrawnStatements)
+    """What a paper states of the points."""
     width: int = COLUMN
     """The width in pixels that a figure may have: COLUMN or PHONE."""
 

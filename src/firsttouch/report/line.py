@@ -21,6 +21,8 @@ from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
 from firsttouch.report.roles import Roles, assign, channels, condition, labels
+from firsttouch.report.stated import KIND as STATED
+from firsttouch.report.stated import note, stated_marks, stated_rows
 from firsttouch.report.vega import constant, field, layer
 
 MOST_DOTS = 40
@@ -42,6 +44,12 @@ def draw(figure: Line, records: Sequence[Record], context: DrawingContext) -> Dr
         context.palette.styles(roles.colour, figure.order)
     notes += _covered(figure, roles, shown)
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]
+    rows += [
+        data | _numeric_x(r, figure)
+        for r in shown
+        for data in stated_rows(context.stated, [r], figure, roles, figure.x, figure.y)
+    ]
+    notes += note(context.stated, rows)
     if figure.levels and not any(r.modelled for r in shown):  # their curves are sums of values, without plateaus
         rows += _levels(figure, roles, shown, context.device)
     default_title = (
@@ -103,14 +111,14 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
     if len(xs) == len(records):
         x = field("x:Q", **quantitative(figure.x, x_title, "", xs, figure.log_x, is_x=True))
     else:
-        rows = [r | {"x": label(figure.x, r["x"])} for r in rows if r["kind"] == "point"]
+        rows = [r | {"x": label(figure.x, r["x"])} for r in rows if r["kind"] in ("point", STATED)]
         x = field("x:N", title=x_title, sort=[label(figure.x, v) for v in distinct(records, figure.x)])
     ys = numbers(rows, "y")
     if figure.log_y and min(ys) > 0:
         for r in rows:  # a logarithmic axis cannot show an interval that reaches zero
             r["low"] = max(r.get("low", 0.0), min(ys) / 10)
     title = amount_title(figure, figure.y, figure.y_title, records[0])
-    ys = numbers(rows, "y", "low", "high")
+    ys = numbers(rows, "y", "low", "high", kinds=("point", STATED))
     amount = quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y)
     y = field("y:Q", **{**amount, "title": upright(amount["title"], _size(roles, context)[1])})
     hue, shape = (colour(figure, roles, records, context.palette, shape=is_shape) for is_shape in (False, True))
@@ -126,6 +134,7 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
     if figure.mark:
         layers.append(layer("point", hued, drawn, "datum.marked", filled=False, size=160, strokeWidth=2, opacity=1))
     layers += flag_marks(rows, place)
+    layers += stated_marks(place, "y") if any(r["kind"] == STATED for r in rows) else []
     if any(r["kind"] == "level" for r in rows):
         lines = max(len(r["text"]) for r in rows if r["kind"] == "level")
         look: Spec = {"dy": -3 - LINE * lines, "fontSize": TEXT, "lineBreak": "\n", "fill": INK}

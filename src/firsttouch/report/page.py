@@ -28,6 +28,7 @@ from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.palette import Palette
 from firsttouch.report.said_once import of_several, unmarked
 from firsttouch.report.sections import PageSection, drawings, lead_drawings
+from firsttouch.report.stated import stated_values
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import filled_in
 
@@ -53,7 +54,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     return filled_in(
         "page.html.j2",
         chapters=parts,
-        title="; ".join(dict.fromkeys(f"{c.screen.title}{f': {c.about}' if c.about else ''}" for c in parts)),
+        title="; ".join(dict.fromkeys(map(_page_title, parts))),
         wrong=wrong,
         known=known_names,
         not_modelled=caption("; ".join(NOT_MODELLED)),
@@ -62,6 +63,13 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
         first_tiles=FIRST_TILES,
         plain=unmarked if predicted else str,
     )
+
+
+def _page_title(chapter: Chapter) -> str:
+    """The part of a paper that a run repeats; else the hardware, and what was measured."""
+    if chapter.repeated is not None:
+        return f"{chapter.repeated.title}. {chapter.screen.title}"
+    return f"{chapter.screen.title}{f': {chapter.about}' if chapter.about else ''}"
 
 
 def _predicted(results: Mapping[str, Results]) -> bool:
@@ -119,7 +127,7 @@ def _with_experiments(note: str, sections: Sequence[PageSection]) -> str:
 def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
     """The picture of the first screen."""
     screen = chapter.screen
-    context = DrawingContext(None, palette, memory=chapter.results.memory)
+    context = DrawingContext(None, palette, memory=chapter.results.memory, stated=stated_values(chapter.results))
     return with_narrow(draw, screen.figure, screen.shown, context) if screen.figure else None
 
 

@@ -32,7 +32,16 @@ def published_tables(
 
 
 def _table(entries: Sequence[Beside]) -> PublishedTable:
-    rows = [[entry.says.rstrip("."), _here(entry), _stated(entry), entry.machine, _where(entry)] for entry in entries]
+    rows = [
+        [
+            entry.says.rstrip("."),
+            _here(entry),
+            stated_text(entry.stated, entry.unit, entry.qualifier),
+            entry.machine,
+            _where(entry),
+        ]
+        for entry in entries
+    ]
     remarks = dict.fromkeys(remark for e in entries for remark in (e.assumed, e.note) if remark)
     return PublishedTable(
         ("published statement", "predicted" if entries[0].predicted else "here", "there", "machine there", "source"),
@@ -50,15 +59,14 @@ def _where(entry: Beside) -> str:
     return entry.source.removesuffix(f", on {entry.machine}")
 
 
-def _stated(entry: Beside) -> str:
+def stated_text(stated: tuple[float, float], unit: str, qualifier: str) -> str:
     """'333 to 350 ns', 'about 9 us'."""
-    low, high = entry.stated
-    text, end = quantity(low, entry.unit), quantity(high, entry.unit)
+    low, high = stated
+    text, end = quantity(low, unit), quantity(high, unit)
     if low != high:
-        unit = end.partition(" ")[2]
-        text = f"{text.removesuffix(f' {unit}')} to {end}"
-    hedge = _HEDGES.get(entry.qualifier, entry.qualifier)
-    return f"{hedge} {text}".strip()
+        one_unit = end.partition(" ")[2]
+        text = f"{text.removesuffix(f' {one_unit}')} to {end}"
+    return f"{_HEDGES.get(qualifier, qualifier)} {text}".strip()
 
 
 def _sentence(text: str) -> str:

@@ -25,7 +25,7 @@ from firsttouch.records.text import condition, count, distinguishing_factors, la
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.draw import draw, with_narrow
-from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure
+from firsttouch.report.drawing import Drawing, DrawingContext, DrawnFigure, DrawnStatements
 from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.lead import usual
 from firsttouch.report.message import messages
@@ -93,6 +93,8 @@ class PageSection:
     without_events: list[MessageGroup] = field(default_factory=list)
     counters: CounterTable | None = None
     published: PublishedTable | None = None
+    stated: DrawnStatements = field(default_factory=DrawnStatements)
+    """What a paper states of the points, if the run repeats a part of it."""
     without_counters: list[MessageGroup] = field(default_factory=list)
     skipped: list[MessageGroup] = field(default_factory=list)
     failed: list[MessageGroup] = field(default_factory=list)
@@ -337,7 +339,7 @@ def _drawn(figure: Figure, records: Sequence[Record], context: DrawingContext) -
 
 
 def _context(section: PageSection, palette: Palette) -> DrawingContext:
-    return DrawingContext(section.device_info, palette, section.timelines, section.memory)
+    return DrawingContext(section.device_info, palette, section.timelines, section.memory, section.stated)
 
 
 def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None) -> list[Drawing]:

@@ -23,13 +23,24 @@ from firsttouch.comparison.papers.comparisons import (
 )
 from firsttouch.comparison.papers.exceeded_memory import exceeds_memory
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.papers.predicted_points import with_kernels, without_interval
 from firsttouch.comparison.papers.wording import decision_in_words
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
 from firsttouch.program.strategies import STRATEGIES
-from firsttouch.records.papers.claims import Across, Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
-from firsttouch.records.papers.files import FactorValues
+from firsttouch.records.papers.claims import (
+    Across,
+    Alike,
+    Check,
+    Compare,
+    Iterations,
+    Need,
+    PaperClaim,
+    Untestable,
+    all_claims,
+)
+from firsttouch.records.papers.files import MEDIAN, FactorValues
 from firsttouch.records.papers.rows import APPLICATIONS, all_rows
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import Results, load_results
@@ -169,7 +180,13 @@ class _NotTestable(Exception):
 
 def noiseless_verdict(results: Results, claim: PaperClaim) -> tuple[Verdict, Sequence[ClaimComparison]]:
     """The verdict on a claim by predictions, which have no noise, and all comparisons that it rests on."""
-    return _ClaimTests(results, predicted_for(device.name for device in results.machine.devices), True).judged(claim)
+    test, records = claim.test, results.records
+    if not isinstance(test, Untestable | Across):
+        metric = test.metric if not isinstance(test, Iterations) else MEDIAN
+        records = [without_interval(with_kernels(record, metric)) for record in records]
+        claim = replace(claim, test=replace(test, exact=True))
+    exact = Results(results.machine, results.request, records)
+    return _ClaimTests(exact, predicted_for(d.name for d in results.machine.devices), noiseless=True).judged(claim)
 
 
 class _ClaimTests:

@@ -1,14 +1,12 @@
-"""The papers' figures and tables by their own numbers, in records/papers/data/figures.json."""
+"""The papers' figures and tables by their own numbers."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from msgspec.structs import replace
-
 from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
-from firsttouch.records.papers.files import read
+from firsttouch.records.papers.studies import studies
 from firsttouch.records.schema import Struct
 
 
@@ -30,9 +28,9 @@ class PaperFigures(Output, frozen=True, kw_only=True, tag="firsttouch-published-
 @cache
 def all_figures() -> dict[str, list[PaperFigure]]:
     """The figures of each paper, in the order of the paper."""
-    listed: dict[str, list[PaperFigure]] = read("figures.json", dict[str, list[PaperFigure]])
     return {
-        paper: [replace(figure, paper=paper) for figure in paper_figures] for paper, paper_figures in listed.items()
+        paper: [PaperFigure(part.id, part.shows, part.measured, paper) for part in study.parts if part.shows]
+        for paper, study in studies().items()
     }
 
 

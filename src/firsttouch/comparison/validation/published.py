@@ -7,17 +7,18 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from firsttouch.base.errors import NotModelled, UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.comparison.papers.beside import entries
 from firsttouch.comparison.papers.calls import PointsCall, call_of
 from firsttouch.comparison.papers.comparisons import TIED, ClaimComparison, sides_of, values_of
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.papers.predicted_points import with_kernels
 from firsttouch.comparison.validation.across import judged_across
 from firsttouch.comparison.validation.origins import Origins
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, Shares, ValidatedClaim, ValidatedRow, ValidationOutcome
-from firsttouch.records.papers.claims import Across, Check, Iterations, PaperClaim, Untestable
+from firsttouch.records.papers.claims import Across, Check, PaperClaim, Untestable
 from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
@@ -45,12 +46,6 @@ _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
 COUNTERS = "driver.counters"
 """The value of a platform that lets the driver move memory of malloc by itself."""
-GPU_TIME = "gpu_ms"
-"""The counter that a predicted application has if the times of its kernels are known."""
-_TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")
-"""How the names of an application's times begin that contain its kernels."""
-_SAMPLES = 2
-"""A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
 
 
 # ------------------------------------------------------------------------------------------------ rows
@@ -81,7 +76,7 @@ def validated_row(row: PaperRow, points: PlatformPoints, origins: Origins) -> Va
     )
     try:
         records = points.of(_call_of_row(row, stated, points), lambda factors: _is_of_row(here, factors))
-        records = [_with_kernels(record, stated.metric) for record in records]
+        records = [with_kernels(record, stated.metric) for record in records]
     except UsageError as error:
         result.why = str(error)
         return result
@@ -202,7 +197,7 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, origins: Origins)
     except UsageError as error:
         result.why = str(error)
         return result
-    verdict, comparisons = noiseless_verdict(results, replace(claim, test=replace(test, exact=True)))
+    verdict, comparisons = noiseless_verdict(results, claim)
     result.outcome, result.why = _OUTCOMES[verdict.verdict], verdict.bare_why
     if result.outcome == "not predicted":
         if not any(r.is_measured for r in results.records):
@@ -272,23 +267,4 @@ def _results_of_claim(claim: PaperClaim, points: PlatformPoints) -> Results:
     call = call_of(claim, gpus[0], points.gpus, points.hosts)
     sides = [{n: v for n, v in side.factors.items() if n not in CONDITIONS} for side in sides_of(claim.test)]
     records = points.of(call, lambda factors: any(are_met(side, factors) for side in sides))
-    metric = claim.test.metric if not isinstance(claim.test, Iterations) else MEDIAN
-    records = [_without_interval(_with_kernels(record, metric)) for record in records]
     return Results(points.platform.machine(), None, records)
-
-
-def _with_kernels(record: Record, metric: str) -> Record:
-    """A record of an application. One without the times of its kernels has no time that contains them."""
-    timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
-    has_kernel_times = record.experiment != APPLICATIONS or GPU_TIME in record.counters
-    if has_kernel_times or not timed or record.status != "ok":
-        return record
-    return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
-
-
-def _without_interval(record: Record) -> Record:
-    """A record that is compared by its value alone."""
-    s = record.summary
-    if s is None:
-        return record
-    return replace(record, summary=replace(s, n=_SAMPLES, ci_low=s.median, ci_high=s.median))

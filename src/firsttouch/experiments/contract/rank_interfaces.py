@@ -14,7 +14,9 @@ from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
 from firsttouch.machine.backends import MPI, MPI_STAGED, XCCL, message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
-from firsttouch.records.schema import INTERFACE, AllocatorInfo, DeviceInfo
+from firsttouch.machine.switches import gpu_support_environment, mpi_variables
+from firsttouch.records.codebook import CounterEntry
+from firsttouch.records.schema import INTERFACE, AllocatorInfo, DeviceInfo, Factors, Scalar
 from firsttouch.workers.session import Session
 
 INTERFACES = MPI, MPI_STAGED, XCCL
@@ -106,6 +108,26 @@ def why_not_carried(
 def by_device_address(interface: str, entries: Sequence[AllocatorInfo]) -> bool:
     """Whether the library gets the device's addresses of memory of these allocators, not the CPU's."""
     return interface == XCCL or (interface == MPI and any(entry.cpu != "direct" for entry in entries))
+
+
+MPI_FACTS = CounterEntry(name="mpi_takes_device_memory|mpi_environment", unit="word")
+"""Counters of points on a GPU that an MPI carries."""
+
+
+def gpu_environment(factors: Factors, device: DeviceInfo) -> dict[str, str]:
+    """The environment variables with which ranks start whose MPI gets memory of a GPU."""
+    return gpu_support_environment() if factors.get(INTERFACE) == MPI and may_be_taken(device.kind) else {}
+
+
+def mpi_facts(interface: str, session: Session) -> dict[str, Scalar]:
+    """What tells how an MPI carries memory of a GPU: whether it says that it takes addresses of it, and the variables
+    that decide how. On an APU the CPU reaches that memory, so that an MPI which takes none carries it all the same, at
+    another speed.
+    """
+    if interface != MPI or not may_be_taken(session.info.kind):
+        return {}
+    takes = "no" if why_not_taken(session.mpi, session.info.kind) else "yes"
+    return {"mpi_takes_device_memory": takes, "mpi_environment": mpi_variables() or "none"}
 
 
 def open_interface(interface: str, session: Session, *, device_memory: bool) -> _core.Comm:

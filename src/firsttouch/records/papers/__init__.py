@@ -1,1 +1,1 @@
-"""What five papers state about CPU-GPU memory, as data: their figures, and their claims."""
+"""What five papers state about CPU-GPU memory, as data: figures, claims, conditions, and the calls that repeat them."""

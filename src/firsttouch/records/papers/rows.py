@@ -31,7 +31,7 @@ NONE = "none"
 """The unit of text."""
 _OPPOSITES = {"more-than": "below", "below": "more-than", "up-to": "at-least", "at-least": "up-to"}
 """What hedges a value does so for what remains of it in the other direction: a loss of more than half leaves less."""
-_OTHER_FILES = ("reasons.json", "claims.json", "figures.json")
+_OTHER_FILES = ("reasons.json", "claims.json")
 
 
 class PaperSource(Struct):
