@@ -14,8 +14,10 @@ from firsttouch.comparison.validation.counts import CountedPoint, counted_point
 from firsttouch.comparison.validation.measured import judged_by_results
 from firsttouch.comparison.validation.results import MeasuredJudgement
 from firsttouch.experiments import find_experiment
+from firsttouch.harness.experiment import Application
+from firsttouch.harness.outcomes.exchanges import EXCHANGED
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import Factors, Point
+from firsttouch.records.schema import INTERFACE, Factors, Point, as_number
 from firsttouch.records.text import join_names
 from records import Directory, fitted, known_platform, table
 
@@ -176,6 +178,32 @@ def experiments(directories: Sequence[Directory]) -> str:
     return table(["experiment", "points", "half within", "ranges hold"], rows)
 
 
+def ranks(directories: Sequence[Directory]) -> str:
+    """Exchanges of processes with a GPU each, measured in several visits, beside their prediction."""
+    platform = known_platform("h200-x2")
+    times: dict[tuple[str, ...], list[float]] = {}
+    parts: dict[tuple[str, ...], tuple[float, float]] = {}
+    for record in (record for directory in directories for record in directory.records):
+        app, measured = all_apps().get(str(record.factors.get("app"))), record.counters.get(EXCHANGED)
+        if app is None or record.status != "ok" or not isinstance(measured, float):
+            continue
+        factors = Factors(record.factors)
+        try:
+            predicted = Application(app).predict(Point(app.name, platform.device.name, factors), platform).counters
+        except Unsupported:
+            continue
+        size = "x".join(f"{predicted[f'param_{side}']:,}" for side in ("nx", "ny"))
+        key = (app.name, size, factors.text(INTERFACE), factors.text("buffers"))
+        times.setdefault(key, []).append(measured)
+        parts[key] = (as_number(predicted[EXCHANGED]) or 0.0, as_number(predicted["calls_ms"]) or 0.0)
+    rows = [
+        [*key, ", ".join(f"{ms:.0f}" for ms in sorted(times[key])), f"{whole:.0f}", f"{messages:.1f}"]
+        for key, (whole, messages) in parts.items()
+    ]
+    heads = ["application", "cells", "interface", "messages in", "measured, ms", "predicted, ms", "of it messages"]
+    return table(heads, rows)
+
+
 def _percent(part: float | None) -> str:
     return "–" if part is None else f"{format_number(100 * part, 2)} %"  # noqa: RUF001
 
@@ -185,5 +213,6 @@ TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "model-differences": differences,
     "model-experiments": experiments,
     "model-faults": faults,
+    "model-ranks": ranks,
     "model-visits": visits,
 }

@@ -24,7 +24,6 @@ APP = ("app", "srad", "--strategy", "managed", "--size", "tiny")
         ((*APP, "--device", "model:./none.json"), "none.json: No such file"),
         ((*APP, "--device", MODEL, "--device", "cpu"), "make a call for each"),
         ((*APP, "--device", MODEL, "--counters"), "a modelled device has no profiler"),
-        (("app", "halo", "--device", MODEL, "--ranks", 2), "applications of several processes are not modelled"),
         (("app", "srad", "--device", MODEL, "--size", "8TiB", "--strategy", "explicit"), "the limit is 470 GiB"),
         (("run", "latency", "--device", MODEL, "--set", "peer=cuda:0"), "make a call for each"),
         ((*APP, "--device", f"{MODEL}:cpu"), "does not run kernels"),

@@ -54,7 +54,8 @@ def test_what_is_assumed_of_a_program_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("app", "ranks", "says"), [("halo", 2, "messages"), ("transport", 2, "messages"), ("bfs_concurrent", 1, "at once")]
+    ("app", "ranks", "says"),
+    [("halo", 2, "share a device"), ("transport", 2, "depends on its data"), ("bfs_concurrent", 1, "at once")],
 )
 def test_what_is_not_modelled_is_refused_with_the_reason(app: str, ranks: int, says: str) -> None:
     with pytest.raises(Unsupported, match=says):

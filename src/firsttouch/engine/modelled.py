@@ -27,8 +27,6 @@ def check_request(request: Request) -> None:
         return
     if request.counters:
         raise UsageError("--counters was given, but a modelled device has no profiler; leave it out")
-    if request.ranks is not None and request.kind == "app":
-        raise UsageError("--ranks was given, but applications of several processes are not modelled; leave it out")
 
 
 def notes(request: Request) -> list[str]:

@@ -225,8 +225,15 @@ class Atomics(Experiment):
                 most=processors,
                 doc="CPU threads, one to a processor",
             ),
-            Factor("gpu_threads", [0] if alone else [0, *gpu], "count", most=most, multiple=GROUP, known={"1": 1},
-                   doc="GPU threads"),
+            Factor(
+                "gpu_threads",
+                [0] if alone else [0, *gpu],
+                "count",
+                most=most,
+                multiple=GROUP,
+                known={"1": 1},
+                doc="GPU threads",
+            ),
             Factor("scope", scopes, choices=("system", "device"), doc="of the GPU's atomic adds"),
             Factor("reading", ("progress", "end"), doc="when the counts are read"),
         ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
 from firsttouch.model.platform import Platform
-from firsttouch.model.pricing import Pricing
+from firsttouch.model.pricing import Computing, Pricing
 from firsttouch.program.program import Access, Launch
 
 KERNELS = "kernels"
@@ -15,7 +15,7 @@ CPU_CODE = "code of the CPU"
 STREAMS = "the CPU's code in the phase initialise reads or writes the declared bytes once, at memory bandwidth"
 
 
-class ProfiledComputing:
+class ProfiledComputing(Computing):
     """Kernels that were measured elsewhere, and a CPU that streams, or takes what was measured elsewhere.
 
     kernels: None if they were not measured. notes: what is not in the times, in sentences. initialise_threads: as in

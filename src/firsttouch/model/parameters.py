@@ -259,6 +259,8 @@ PARAMETERS: Sequence[Parameter] = (
     _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
     _P("peer.copy.<engine>.<allocator>.gpu_touched", "price", "the same, of memory that the GPU touched first"),
     _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
+    _P("launch.call", "time", "what a call of an application takes the CPU, for a kernel or for messages", 0, 1e9),
+    _P("launch.wait", "time", "from the end of a kernel until the CPU that waits for it goes on", 0, 1e9),
     _P("message.start.<library>", "time", "one short message alone between two ranks of a host", 0, 1e9),
     _P("message.queued", "ratio", "part of that start which one of several queued messages takes", 0, 1),
     _P("message.direct_from", "size", "messages of device memory up to which an MPI goes through the host", 0, 2**40),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from firsttouch.base.errors import Unsupported
@@ -19,6 +19,7 @@ from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.pricing import IN_KERNELS
+from firsttouch.model.ranks import RankComputing, SharedWork, wait_for_slowest
 from firsttouch.model.rules.access_counters import Translation, counters_enabled
 from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
@@ -47,6 +48,8 @@ class PredictionSettings:
     left: int | None = None
     over_time: bool = False
     """Whether the memory in use over time is predicted too."""
+    shared: SharedWork | None = None
+    """How several processes share the work; None: one has all of it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,12 @@ def predict(
         MissingValue: the platform lacks a value that the prediction needs.
         Unsupported: the strategy cannot run this program there, or the model does not cover it.
     """
-    computing, clock = ProfiledComputing(platform, kernels, notes, settings.initialise_threads), Clock()
+    clock, threads = Clock(), settings.initialise_threads
+    computing = (
+        RankComputing(platform, kernels, notes, threads, settings.shared)
+        if settings.shared
+        else ProfiledComputing(platform, kernels, notes, threads)
+    )
     rules = counting_settings(platform, settings)
     try:
         pricing = priced(
@@ -124,6 +132,17 @@ def predict(
     kernel_ms = 1e-6 * kernel_ns + sum(term.ms for term in terms if term.what == KERNELS and term.phase == "compute")
     times = (iterations, 1e-6 * loop.total, kernel_ms)
     return Prediction(phases, terms, counted.counters(), memory, *times, pricing.reads.shown())
+
+
+def beside_others(predictions: Sequence[Prediction]) -> Prediction:
+    """The first of several processes that share the work, which waits for the slowest of them."""
+    first, *_ = predictions
+    compute = first.phases["compute"]
+    waiting = wait_for_slowest(compute, (each.phases["compute"] for each in predictions))
+    if waiting.high <= 0:
+        return first
+    whole = compute + Time(waiting.ms, waiting.low, waiting.high)
+    return replace(first, phases={**first.phases, "compute": whole}, terms=[*first.terms, waiting])
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

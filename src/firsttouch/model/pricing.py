@@ -15,7 +15,7 @@ from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
 from firsttouch.program.placement import placement
-from firsttouch.program.program import Access, Launch, LoopMark, Program
+from firsttouch.program.program import Access, Exchanging, Launch, LoopMark, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared, Replay
 from firsttouch.program.strategies import Strategy, why_not_at_once
@@ -48,6 +48,10 @@ class Computing(Protocol):
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         """Add the terms of a launch, after those of its accesses."""
         ...
+
+    def exchange(self, pricing: Pricing, item: Exchanging) -> None:
+        """Add the terms of what the process does together with others; none if it is alone."""
+        return
 
     def crossing(self, access: Access) -> tuple[float, float, float] | None:
         """How often each byte that a kernel uses in memory of the host crosses the link, with bounds; None if that was
@@ -166,6 +170,10 @@ class Pricing(Replay):
         else:
             self.iterations.end(self.terms.time_of(self.phase))
             self.reads.end()
+
+    def exchange(self, item: Exchanging) -> None:
+        if self.computing is not None:
+            self.computing.exchange(self, item)
 
     def begin_round(self) -> None:
         self.terms.begin_round()

@@ -252,8 +252,8 @@ def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, 
     pages that follow each other in memory (amdgpu_vm_pt.c, amdgpu_vm_pte_fragment).
     """
     name = f"fragment.{allocator}"
-    if agent != "gpu" or not platform.has(name):
-        return None
+    if agent != "gpu" or not platform.has(name) or is_main_of_device(allocator):
+        return None  # the rate of the device's usual memory is known with its walks
     run, walk, rate = (platform.quantity(n) for n in (name, "device.walk", "device.bandwidth"))
     ends = ((run.value, walk.value, rate.value), (run.high, walk.low, rate.high), (run.low, walk.high, rate.low))
     times = [1 / r + w / n for n, w, r in ends]

@@ -9,7 +9,7 @@ NOT_MODELLED: Sequence[str] = (
     "what caches do in applications, beyond the reuse that a kernel's profile has",
     "contention, and other programs on the machine",
     "both agents on the same pages at once, beyond the least that happens",
-    "applications of several processes; messages between processes that share a device",
+    "processes whose messages depend on data; messages between processes that share a device",
     "locks, and atomic updates in applications",
     "clocks and power",
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,8 +21,8 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_size
 from firsttouch.program.declarations import Agent, Params
 from firsttouch.program.execution.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile, LaunchSequence
-from firsttouch.program.execution.arrays import Array, ByteRange, Memory
-from firsttouch.program.execution.exchange import Message
+from firsttouch.program.execution.arrays import Array, ByteRange, Memory, Strided
+from firsttouch.program.execution.exchange import Exchange, Message
 from firsttouch.program.execution.group_atomics import group_atomics
 from firsttouch.program.execution.workspace import Workspace
 from firsttouch.program.host_items import items_of
@@ -32,9 +32,13 @@ from firsttouch.program.program import (
     Access,
     AwaitAll,
     Block,
+    Combine,
+    ExchangeMark,
+    Exchanging,
     Item,
     Launch,
     LoopMark,
+    Messages,
     Program,
     Repeat,
     Swap,
@@ -80,6 +84,16 @@ class Declares(Protocol):
     def compute(self, cpu: Any, gpu: Any) -> None: ...
 
 
+class ProcessPart(NamedTuple):
+    """The part of the work that a process has, of several that share it."""
+
+    rank: int = 0
+    ranks: int = 1
+
+
+WHOLE = ProcessPart()
+
+
 class _Endless(BaseException):
     """Ends a dry run in a loop that waits for data. Not an Exception, so that no application catches it."""
 
@@ -87,11 +101,12 @@ class _Endless(BaseException):
 class _Recorder(Workspace):
     """A workspace that records a program instead of moving memory.
 
-    stand_ins: for computed numbers. rounds: how many are assumed of a loop that ends when data say so.
+    stand_ins: for computed numbers. rounds: how many are assumed of a loop that ends when data say so. ranks: processes
+    that share the work.
     """
 
-    def __init__(self, stand_ins: StandIns, rounds: int) -> None:
-        self.stand_ins, self.rounds, self.arrays = stand_ins, rounds, []
+    def __init__(self, stand_ins: StandIns, rounds: int, ranks: int) -> None:
+        self.stand_ins, self.rounds, self.ranks, self.arrays = stand_ins, rounds, ranks, []
         queue: Any = _Queue(self)
         self.device = queue
         self.computing = self.read_computed = self.ended = False
@@ -149,6 +164,9 @@ class _Recorder(Workspace):
         if passes != 1 or self._passes:
             passes_by_block = {number: share * times for number, times in self._passes.items()}
             accesses = [replace(a, passes=passes_by_block.get(a.block, passes)) for a in accesses]
+            for i, a in enumerate(accesses):
+                if isinstance(times := self._passes.get(a.block), Strided):
+                    accesses[i] = replace(a, places=times.places, apart=times.apart)
             self._passes = {}
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
@@ -223,6 +241,11 @@ class _Recorder(Workspace):
 
     def item(self, item: Item) -> None:
         fold(self.settled(), item)
+
+    def exchanging(self, item: Exchanging) -> None:
+        """One process alone exchanges nothing with others."""
+        if self.ranks > 1:
+            self.item(item)
 
     def begin_body(self) -> None:
         self.settled()
@@ -310,6 +333,22 @@ class _Launches:
         self._recorder.launched("gpu", kernel=SEQUENCE, threads=threads, passes=passes, share=share)
 
 
+class _Exchange(Exchange):
+    """Records where processes combine numbers. All are taken to have the same."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def total(self, number: int) -> int:
+        self._recorder.exchanging(Combine())
+        return number * self._recorder.ranks
+
+    def largest(self, number: float) -> float:
+        self._recorder.exchanging(Combine())
+        return number
+
+
 class _Gpu(Gpu):
     workspace: _Recorder
 
@@ -334,11 +373,14 @@ class _Gpu(Gpu):
 
     @contextmanager
     def exchange(self) -> Iterator[None]:
+        self.workspace.exchanging(ExchangeMark(begins=True))
         yield
+        self.workspace.exchanging(ExchangeMark())
 
     def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
         """Messages have memory of their own under every strategy, but the process waits."""
         self.workspace.wait()
+        self.workspace.exchanging(Messages(tuple(part.end - part.start for _, part in incoming)))
 
     def sequence(self) -> LaunchSequence:
         launches: Any = _Launches(self.workspace)
@@ -384,25 +426,33 @@ def _recurs(items: Sequence[Item], body: Sequence[Item]) -> bool:
 
 
 def program_of(
-    app: Callable[..., Declares], params: Params, rounds: int = 0, options: Mapping[str, str] | None = None
+    app: Callable[..., Declares],
+    params: Params,
+    rounds: int = 0,
+    options: Mapping[str, str] | None = None,
+    part: ProcessPart = WHOLE,
 ) -> Program:
     """The program of an application with these parameters. Where a dry run ends for want of data: what its buffers say.
     The latest programs are kept.
 
     rounds: that are assumed of a loop that ends when data say so, instead of those that the application expects.
-    options: with which the application is made.
+    options: with which the application is made. part: of the work, if several processes share it.
 
     Raises:
         UsageError: the application fails, for a reason that data do not change.
     """
-    return _program_of(app, tuple(params.items()), rounds, tuple((options or {}).items()))
+    return _program_of(app, tuple(params.items()), rounds, tuple((options or {}).items()), part)
 
 
 @lru_cache(maxsize=MOST_KEPT)
 def _program_of(
-    kind: Callable[..., Declares], items: tuple[tuple[str, int], ...], rounds: int, options: tuple[tuple[str, str], ...]
+    kind: Callable[..., Declares],
+    items: tuple[tuple[str, int], ...],
+    rounds: int,
+    options: tuple[tuple[str, str], ...],
+    part: ProcessPart,
 ) -> Program:
-    app = _WithOptions(kind, dict(options)) if options else kind
+    app = _Made(kind, dict(options), part) if options or part != WHOLE else kind
     params, expected = dict(items), rounds or getattr(kind, "expected_rounds", 0) or ROUNDS
     first = _attempt(app, params, StandIns(0), expected)
     if first.program and not first.read_computed:
@@ -415,14 +465,15 @@ def _program_of(
     return program or by_roles(app(params), params, first.reason)
 
 
-class _WithOptions:
-    """Makes an application with options."""
+class _Made:
+    """Makes an application with options, or a process's part of it."""
 
-    def __init__(self, kind: Callable[..., Declares], options: Mapping[str, str]) -> None:
-        self.name, self._kind, self._options = _name(kind), kind, options
+    def __init__(self, kind: Callable[..., Declares], options: Mapping[str, str], part: ProcessPart) -> None:
+        self.name, self._kind, self._options, self._part = _name(kind), kind, options, part
 
     def __call__(self, params: Params) -> Declares:
-        return self._kind(params, options=self._options)
+        shared = {} if self._part == WHOLE else {"rank": self._part.rank, "ranks": self._part.ranks}
+        return self._kind(params, options=self._options, **shared)
 
 
 def _ending_runs(app: Callable[[Params], Declares], params: Params, rounds: int) -> Iterator[_DryRun]:
@@ -473,13 +524,14 @@ def _title(app: Declares, params: Params) -> str:
 
 
 def _dry_run(app: Declares, params: Params, stand_ins: StandIns, rounds: int) -> _DryRun:
-    recorder = _Recorder(stand_ins, rounds)
+    recorder = _Recorder(stand_ins, rounds, getattr(app, "ranks", 1))
     for array in app.arrays.values():
         zeros: Any = Zeros(max(1, array.nbytes))
         array.number, array.memory = len(recorder.arrays), Memory(zeros, zeros)
         recorder.arrays.append(array)
     files = app.kernel_files()
     cpu, gpu = _Cpu(recorder, files), _Gpu(recorder, files)
+    gpu.exchanges = _Exchange(recorder)
     initialise: tuple[Item, ...] = ()
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -7,6 +7,7 @@ A program says nothing about strategies or devices. It is stored as JSON (`encod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -83,7 +84,8 @@ class Access(_Item, frozen=True):
     passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
     migration; passes is then the part that is used. updates: of a word by atomics, of
     which each thread group of the kernel makes one. rows: in so many equal parts, of each of which every thread of the
-    CPU takes its share; one where an item is in one place. certainty: `assumed` if the range is not recorded, or
+    CPU takes its share; one where an item is in one place. places, apart: the bytes are in so many places, each so
+    many bytes from the next; 0: they follow each other. certainty: `assumed` if the range is not recorded, or
     whether it is read and written is not. least: bytes that are certainly used; None: all.
     """
 
@@ -96,6 +98,8 @@ class Access(_Item, frozen=True):
     spread: str = ""
     updates: int = 0
     rows: int = 1
+    places: int = 0
+    apart: int = 0
     certainty: Certainty = "exact"
     least: int | None = None
 
@@ -174,6 +178,24 @@ class AwaitAll(_Item, frozen=True, tag="wait"):
     """The program itself waits for all queued work."""
 
 
+class ExchangeMark(_Item, frozen=True, tag="exchange-mark"):
+    """An exchange with other processes ends, from packing to unpacked; with `begins`, one begins."""
+
+    begins: bool = False
+
+
+class Messages(_Item, frozen=True, tag="messages"):
+    """This process sends messages to others of the application, and receives as many, all at once, and waits for them.
+    sizes: bytes of each that it receives.
+    """
+
+    sizes: tuple[int, ...]
+
+
+class Combine(_Item, frozen=True, tag="combine"):
+    """All processes of the application combine a number of each, and wait for the result."""
+
+
 class LoopMark(_Item, frozen=True, tag="mark"):
     """An iteration of a loop that is timed ends; with `begins`, such a loop begins."""
 
@@ -187,7 +209,9 @@ class Repeat(_Item, frozen=True, tag="repeat"):
     body: tuple[Item, ...]
 
 
-Item: TypeAlias = Launch | Swap | AwaitAll | LoopMark | Move | Renew | Repeat
+Exchanging: TypeAlias = ExchangeMark | Messages | Combine
+"""What several processes of an application do together."""
+Item: TypeAlias = Launch | Swap | AwaitAll | Exchanging | LoopMark | Move | Renew | Repeat
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,6 +245,17 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def launches(self) -> int:
         """How many launches it makes."""
         return _launches(self.initialise) + _launches(self.compute)
+
+
+def message_sizes(items: Sequence[Item]) -> Counter[int]:
+    """How many messages of how many bytes a process receives, but for empty ones."""
+    sizes: Counter[int] = Counter()
+    for item in items:
+        if isinstance(item, Repeat):
+            sizes.update({size: item.count * n for size, n in message_sizes(item.body).items()})
+        elif isinstance(item, Messages):
+            sizes.update(size for size in item.sizes if size)
+    return sizes
 
 
 def _launches(items: Sequence[Item]) -> int:

@@ -7,7 +7,21 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from firsttouch.base.units import format_seconds, format_size
-from firsttouch.program.program import Access, AwaitAll, Item, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
+from firsttouch.program.program import (
+    Access,
+    AwaitAll,
+    Combine,
+    ExchangeMark,
+    Item,
+    Launch,
+    LoopMark,
+    Messages,
+    Move,
+    Program,
+    Renew,
+    Repeat,
+    Swap,
+)
 
 MOST_LINES = 400
 MOST_PIECES = 3
@@ -65,6 +79,13 @@ def _item(program: Program, item: Item) -> str:
             return f"{_name(program, item.block)} is freed and obtained again"
         case AwaitAll():
             return "wait"
+        case Messages():
+            sizes = ", ".join(format_size(size, 3) for size in item.sizes)
+            return f"messages of {sizes} to other processes, and as many from them"
+        case Combine():
+            return "all processes combine a number of each"
+        case ExchangeMark():
+            return "an exchange begins" if item.begins else "an exchange ends"
         case LoopMark():
             return "an iteration begins" if item.begins else "an iteration ends"
     raise AssertionError(item)

@@ -8,7 +8,21 @@ from typing import TypeAlias
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.program.ledger import Ledger
-from firsttouch.program.program import Access, AwaitAll, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
+from firsttouch.program.program import (
+    Access,
+    AwaitAll,
+    Combine,
+    ExchangeMark,
+    Exchanging,
+    Launch,
+    LoopMark,
+    Messages,
+    Move,
+    Program,
+    Renew,
+    Repeat,
+    Swap,
+)
 from firsttouch.program.program import Item as ProgramItem
 from firsttouch.program.steps import Step, Use
 
@@ -86,6 +100,8 @@ class Replay:
                 self._played(self.ledger.wait())
             elif isinstance(item, LoopMark):
                 self.mark(item)
+            elif isinstance(item, ExchangeMark | Messages | Combine):
+                self.exchange(item)
             elif isinstance(item, Renew):
                 freed, obtained = self.ledger.renew(item.block)
                 self._played(freed)
@@ -158,6 +174,9 @@ class Replay:
 
     def mark(self, mark: LoopMark) -> None:
         """An iteration that is timed ends, or the loop begins."""
+
+    def exchange(self, item: Exchanging) -> None:
+        """What the process does together with others."""
 
     def swap(self, first: int, second: int) -> None:
         """Two buffers exchanged their memory."""

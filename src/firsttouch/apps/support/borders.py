@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 from firsttouch.harness.app import Gpu
-from firsttouch.program.execution.arrays import SCATTERED, Array
+from firsttouch.program.execution.arrays import SCATTERED, Array, Strided
 
 
 class Bordered(Protocol):
@@ -41,13 +41,16 @@ def _fill(grid: Bordered, gpu: Gpu, flagged: int, depth: int, vertical: int) -> 
     count = flagged.bit_count() * depth * (grid.block[0] + 1 + 2 * depth if vertical else grid.block[1] + 1)
     about = count, *grid.block, flagged, depth, vertical
     first, n = count * min(sides, default=0), count * len(sides)
-    passes = {grid.fields: 2 * count * (8 if vertical else SCATTERED) / grid.fields.nbytes}
+    part = count * (8 if vertical else SCATTERED) / grid.fields.nbytes
+    rows, apart = (0, 0) if vertical else (flagged.bit_count() * (grid.block[1] + 1), 8 * (grid.block[0] + 5))
     if sides:
         packed, sent = (grid.fields, grid.outgoing, *about, first, n), grid.outgoing[first : first + n]
-        gpu.launch("halo_pack", *packed, over=n, writes=[sent], passes=passes)
+        packs = {grid.fields: Strided(len(sides) * part, len(sides) * rows, apart)}
+        gpu.launch("halo_pack", *packed, over=n, writes=[sent], passes=packs)
         gpu.send_and_receive(
             [(peer, grid.outgoing[high * count : (high + 1) * count]) for high, peer in sides.items()],
             [(peer, grid.incoming[high * count : (high + 1) * count]) for high, peer in sides.items()],
         )
     walls, come = sum(1 << high for high in (0, 1) if high not in sides), grid.incoming[first : first + n]
-    gpu.launch("halo_fill", grid.fields, grid.incoming, *about, walls, over=2 * count, reads=[come], passes=passes)
+    filled = {grid.fields: Strided(2 * part, 2 * rows, apart) if grid.near else 2 * part}
+    gpu.launch("halo_fill", grid.fields, grid.incoming, *about, walls, over=2 * count, reads=[come], passes=filled)

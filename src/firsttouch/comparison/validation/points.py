@@ -70,7 +70,8 @@ class PlatformPoints:
     def _plan(self, call: PointsCall) -> list[Planned]:
         work = KINDS[call.kind]
         sets: dict[str, list[Scalar]] = {name: [_as_set_value(v) for v in values] for name, values in call.sets.items()}
-        sets = {**_factors_in_options(call.options), **sets}
+        chosen, ranks = _chosen_in_options(call.options)
+        sets = {**chosen, **sets}
         if call.exceeds_memory:
             sets.setdefault("size", ["oversubscribed"])
         experiments = work.experiments(sets)
@@ -88,6 +89,7 @@ class PlatformPoints:
             preset="standard" if call.standard else "quick",
             seed=1,
             set=sets,
+            ranks=ranks,
             kind=work.name,
             allow_oversubscription=True,
             every_device=True,
@@ -129,19 +131,19 @@ def _as_set_value(value: Scalar) -> Scalar:
     return str(value) if not isinstance(value, int) or isinstance(value, bool) else value
 
 
-def _factors_in_options(text: str) -> dict[str, list[Scalar]]:
-    """The factors among the options of a call, such as "--size 8GiB --set peak=measured"."""
-    words, sets = iter(shlex.split(text)), list[str]()
+def _chosen_in_options(text: str) -> tuple[dict[str, list[Scalar]], int | None]:
+    """The factors among the options of a call, such as "--size 8GiB --set peak=measured", and what --ranks gives."""
+    words, sets, ranks = iter(shlex.split(text)), list[str](), None
     for word in words:
         if word == "--set":
             sets.append(next(words))
         elif word.removeprefix("--") in _TAKES_VALUE:
             sets.append(f"{word.removeprefix('--')}={next(words)}")
         elif word == "--ranks":
-            raise UsageError(str(NotModelled("what several processes do")))
+            ranks = int(next(words))
         elif word not in _ALLOWED:
             raise UsageError(f"{word} is no option of the calls of claims")
-    return parse_sets(sets)
+    return parse_sets(sets), ranks
 
 
 def conditions_of(factors: Iterable[Mapping[str, FactorValues]]) -> dict[str, list[Scalar]]:

@@ -36,7 +36,8 @@ class MessageCourse(NamedTuple):
     summed: float = 0
 
 
-def _rounds(ranks: int) -> int:
+def rounds_of(ranks: int) -> int:
+    """Rounds in which ranks exchange in pairs until each has what all had."""
     return math.ceil(math.log2(ranks))
 
 
@@ -47,7 +48,7 @@ def _part(ranks: int) -> float:
 
 def _all_reduce(ranks: int, nbytes: int) -> MessageCourse:
     """Recursive doubling; of many bytes a reduce-scatter and an all-gather."""
-    rounds = _rounds(ranks)
+    rounds = rounds_of(ranks)
     if nbytes <= 2 * KIB:
         return MessageCourse(rounds, rounds, rounds)
     return MessageCourse(2 * rounds, 2 * _part(ranks), _part(ranks))
@@ -55,18 +56,18 @@ def _all_reduce(ranks: int, nbytes: int) -> MessageCourse:
 
 def _reduce_scatter(ranks: int, nbytes: int) -> MessageCourse:
     """Recursive halving; of many bytes, each pair of ranks by itself."""
-    messages = _rounds(ranks) if nbytes < 512 * KIB else ranks - 1
+    messages = rounds_of(ranks) if nbytes < 512 * KIB else ranks - 1
     return MessageCourse(messages, _part(ranks), _part(ranks))
 
 
 def _all_gather(ranks: int, nbytes: int) -> MessageCourse:
     """Recursive doubling; of many bytes, a ring."""
-    return MessageCourse(_rounds(ranks) if nbytes < 512 * KIB else ranks - 1, _part(ranks))
+    return MessageCourse(rounds_of(ranks) if nbytes < 512 * KIB else ranks - 1, _part(ranks))
 
 
 def _broadcast(ranks: int, nbytes: int) -> MessageCourse:
     """A tree; of many bytes, a scatter by a tree and an all-gather by a ring."""
-    rounds = _rounds(ranks)
+    rounds = rounds_of(ranks)
     if nbytes < 12 * KIB:
         return MessageCourse(rounds, rounds)
     return MessageCourse(rounds + ranks - 1, 2 * _part(ranks))
@@ -74,7 +75,7 @@ def _broadcast(ranks: int, nbytes: int) -> MessageCourse:
 
 def _all_to_all(ranks: int, nbytes: int) -> MessageCourse:
     """Blocks travel together (Bruck et al., 1997); large ones go to each rank by themselves."""
-    rounds = _rounds(ranks)
+    rounds = rounds_of(ranks)
     return MessageCourse(rounds, rounds / 2) if nbytes <= 256 * ranks else MessageCourse(ranks - 1, _part(ranks))
 
 

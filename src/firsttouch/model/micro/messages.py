@@ -7,7 +7,8 @@ it is short or is told to go through the host; all other memory the CPU copies. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.machine.allocators.properties import common_allocator, memory_of
@@ -30,6 +31,8 @@ class Carried:
     alone: Time
     queued: Time
     grounds: tuple[Ground, ...]
+    by_cpu: bool = False
+    """Whether the CPU of a rank carries it, one message after another."""
 
 
 def message(
@@ -41,6 +44,26 @@ def message(
     parts = (("", alone.value), ("_low", alone.low), ("_high", alone.high))
     grounds = (*carried.grounds, platform.ground("message.queued"))
     return Answer(*rate(nbytes, queued), {f"latency{part}_us": ns / 1e3 for part, ns in parts}, grounds=grounds)
+
+
+def at_once(
+    platform: Platform, device: DeviceInfo, *, interface: str, allocator: str, sizes: Sequence[int]
+) -> tuple[Time, tuple[Ground, ...]]:
+    """What a rank takes to receive messages of other ranks while it sends as many to them: a start, that of queued ones
+    for all others, and the bytes. The CPU carries one after another; between devices they go at once if each pair has
+    a link of its own. Both directions of a link are used at once.
+    """
+    received = [carry(platform, device, interface, allocator, allocator, "", size) for size in sizes if size]
+    if not received:
+        return Time(), ()
+    first, *others = received
+    start = sum((queued_start(platform, one.start) for one in others), first.start)
+    in_turn = any(one.by_cpu for one in received) or any(peer.hops != 1 for peer in device.peers)
+    data = first.alone
+    for one in others:
+        data = data + one.alone if in_turn else data.at_least(one.alone)
+    grounds = dict.fromkeys(ground for one in received for ground in one.grounds)
+    return start + data, (*grounds, *([platform.ground("message.queued")] if others else ()))
 
 
 def queued_start(platform: Platform, start: Time) -> Time:
@@ -73,7 +96,7 @@ def by_cpu(platform: Platform, source: str, nbytes: float) -> Carried:
     """The CPUs of the ranks copy through memory that both share, one block after another at the same time."""
     name = f"peer.copy.cpu.{source}"
     price = platform.curve(name if platform.has(name) else f"peer.copy.cpu.{common_allocator('host')}")
-    return _carried(platform, MPI, price, nbytes)
+    return replace(_carried(platform, MPI, price, nbytes), by_cpu=True)
 
 
 def _by_engines(platform: Platform, target: AllocatorInfo, nbytes: float) -> Carried:
@@ -96,7 +119,8 @@ def _with_copies(platform: Platform, nbytes: float) -> Carried:
     between = by_cpu(platform, common_allocator("page-locked"), nbytes)
     copies = staging_copies(platform)
     time = sum((price.of(nbytes) for price in copies), between.alone)
-    return Carried(between.start, time, time, (*between.grounds, *(g for price in copies for g in price.grounds)))
+    grounds = (*between.grounds, *(g for price in copies for g in price.grounds))
+    return Carried(between.start, time, time, grounds, by_cpu=True)
 
 
 def staging_copies(platform: Platform) -> list[Price]:

@@ -19,7 +19,7 @@ from firsttouch.model.pages import Counts
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
 from firsttouch.model.prices import Prices
-from firsttouch.model.pricing import Pricing
+from firsttouch.model.pricing import Computing, Pricing
 from firsttouch.model.rule_prices import NOTHING
 from firsttouch.model.sharing import FirstTouchPricing, pricing_kind
 from firsttouch.model.touches import LINE, TOUCHES
@@ -211,7 +211,7 @@ class _PassPrices(Prices):
         return self["gpu_fault", operation, touch, advice, allocator]
 
 
-class _PassTime:
+class _PassTime(Computing):
     """What a pass takes beside the uses of memory across the link: as in Computing. The link carries both directions at
     once; at worst, one follows the other.
     """

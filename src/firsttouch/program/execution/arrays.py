@@ -93,5 +93,17 @@ class Scattered(float):
     """Passes over bytes that a kernel picks here and there, so that it may not use some of them at all."""
 
 
+class Strided(float):
+    """Passes over bytes in so many places, which are `apart` bytes from each other, such as the ends of rows."""
+
+    places: int
+    apart: int
+
+    def __new__(cls, passes: float, places: int, apart: int) -> Strided:
+        strided = super().__new__(cls, passes)
+        strided.places, strided.apart = places, apart
+        return strided
+
+
 SCATTERED = 64
 """Bytes that a GPU takes from memory for an access at random: what its cache fetches at once, by CUDA's default."""
