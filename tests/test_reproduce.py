@@ -163,7 +163,7 @@ def test_what_is_measured_has_conditions() -> None:
             assert part.id in study.names, (paper, part.id)
     for row in ROWS:
         measured = [part.id for part in studies()[row.paper].parts if part.measured]
-        compared = row.plans and {*measured} & {*row.line.where}
+        compared = row.plans and words_of(row.planned)[0] != "methods" and {*measured} & {*row.line.where}
         assert not compared or row.line.stated or row.line.assumed, row
 
 

@@ -62,7 +62,7 @@ def test_on_another_device_only_the_device_changes() -> None:
 
 
 def test_without_the_hardware_each_machine_of_the_paper_is_predicted() -> None:
-    lines = firsttouch.reproduce("cuda-um-2019", "4", dry_run=True)["lines"]
+    lines = firsttouch.reproduce("cuda-um-2019", "3", dry_run=True)["lines"]
     assert {line["machine"] for line in lines} == {"model:intel-pascal", "model:intel-volta", "model:p9-volta"}
 
 

@@ -28,21 +28,28 @@ GPU_INITIALISED = [OTHER_NAMES.get(name, name) for name in PAPER["pagefault.grou
 (CUDA,) = (device for device in MACHINES["gh200"].devices if device.name == "cuda:0")
 
 
+NEVER_ON_THE_CPU = {"srad": ("to_north", "to_south", "to_west", "to_east", "diffuses")}
+"""Arrays that the paper leaves in device memory, since its CPU never uses them."""
+
+
 @pytest.mark.parametrize("app", GPU_INITIALISED)
 def test_arrays_that_the_gpu_initialises_are_memory_of_the_strategy(app: str) -> None:
-    """Otherwise they are plain device memory under every strategy, and the GPU never touches system memory first."""
+    """But for those that the CPU never uses. Otherwise they are plain device memory under every strategy, and the GPU
+    never touches system memory first.
+    """
     asked = [options(line.planned, "--set") for line in LINES if app in words_of(line.planned)]
     claimed = [[f"{k}={v}" for k, v in side.items()] for _, test in TESTED for side in sides(test)]
     claimed = [sets for sets in claimed if f"app={app}" in sets]
     assert asked
     assert claimed
     declared = all_apps()[app].declarations(all_apps()[app].sizes["default"])
+    for_the_gpu = sum(d.nbytes for d in declared if d.name in NEVER_ON_THE_CPU.get(app, ()))
     for sets in asked + claimed:
         guidance = placement_of(all_apps()[app], Factors(word.split("=") for word in sets))
         for strategy in ("system", "managed", "registered"):
             needs = memory_needs(declared, STRATEGIES[strategy], CUDA, guidance=guidance)
             elsewhere = needs.blocks - (needs.device if strategy == "managed" else needs.host)
-            assert elsewhere == 0, (sets, strategy)
+            assert elsewhere == (0 if strategy == "managed" else for_the_gpu), (sets, strategy)
 
 
 def test_what_registering_costs_is_asked_of_the_program_of_the_paper() -> None:
@@ -171,13 +178,13 @@ def test_less_memory_is_compared_by_what_it_slows_down(times: dict[float, tuple[
 
 def test_every_program_runs_with_less_memory_by_the_bytes_that_it_declares() -> None:
     """What a measured peak leaves is known in the run only; that of the declared buffers is less."""
-    (line,) = (line for line in LINES if "Fig. 11" in line.line.where)
-    plan = plan_on("gh200", line.planned.replace("peak=measured", "peak=declared"))
-    assert line.planned.count("peak=measured") == 1
-    assert plan["skipped"] == []
-    assert {(p["app"], p["strategy"], p["oversubscribe"]) for p in plan["measured"]} == {
+    lines = [line for line in LINES if "Fig. 11" in line.line.where]
+    plans = [plan_on("gh200", line.planned.replace("peak=measured", "peak=declared")) for line in lines]
+    assert all(line.planned.count("peak=measured") == 1 for line in lines)
+    assert not any(plan["skipped"] for plan in plans)
+    assert {(p["app"], p["strategy"], p["oversubscribe"]) for plan in plans for p in plan["measured"]} == {
         (app, strategy, ratio)
         for app in ("nw", "pathfinder", "bfs", "hotspot", "srad")
         for strategy in ("managed", "system")
-        for ratio in (0.5, 1.25, 1.5, 2.0)
+        for ratio in ((0.5, 1.1, 1.25) if app == "srad" else (0.5, 1.25, 1.5, 2.0))  # its device memory must fit
     }

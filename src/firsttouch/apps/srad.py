@@ -83,8 +83,9 @@ class Srad(App):
         lines = (self.image, self.north, south, self.west, east, *flows)
         steps = (self.image, south, east, *flows, *sums)
         self.totals: list[F64] = []  # of the image and of its square, before each iteration
-        gpu.launch("srad_extract", self.image, *sums, n, over=n, writes=sums)
-        for _ in gpu.iterations(self.iterations):
+        for iteration in gpu.iterations(self.iterations):
+            if iteration == 0:  # which first touches the sums, as the original's first iteration does
+                gpu.launch("srad_extract", self.image, *sums, n, over=n, writes=sums)
             gpu.launch("srad_reduce", *sums, self.partial, n, groups=few, threads=THREADS, writes=[partial])
             self.totals.append(cpu.reads(partial).sum(axis=0))
             ends = (rows, cols, strip, _speckle(self.totals[-1], n))

@@ -7,7 +7,7 @@ Freeing memory that moves is estimated only where the run has measured it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from firsttouch.model.prices import Prices
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.sharing import FirstTouchPricing, moves, pricing_kind
 from firsttouch.model.terms import Term
+from firsttouch.program.guidance import BY_ITSELF
 from firsttouch.program.needs import memory_needs, why_too_large
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import Strategy
-from firsttouch.records.schema import as_number
+from firsttouch.records.schema import DeviceInfo, as_number
 
 SHARED_AT_ONCE = 0.05
 """If pages that both agents use at the same time are more than this part of what kernels access, how often they move is
@@ -57,6 +58,16 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
     return priced(program, strategy, prices, copy_control=copy_control).terms.terms()
 
 
+def _left_for_pages(
+    capacity: int, program: Program, strategy: Strategy, device: DeviceInfo, how: Mapping[str, Any]
+) -> int:
+    """Of so many bytes of device memory, those that managed pages may have: what no driver moves is there too."""
+    fixed = memory_needs(program.declarations, strategy, device, guidance=how.get("guidance") or BY_ITSELF).fixed
+    if reason := why_too_large("its device memory needs", fixed, capacity, f"what is left of {device.name},"):
+        raise Impossible(reason)
+    return capacity - fixed
+
+
 def priced(
     program: Program, strategy: Strategy, prices: Prices, *, settings: CountingSettings | None = None, **how: Any
 ) -> Pricing:
@@ -79,6 +90,8 @@ def priced(
     if settings is not None and issubclass(kind, Moving):
         if settings.capacity is None and reason:
             settings = replace(settings, capacity=int(as_number(device.facts.get("memory_bytes")) or 0))
+        if settings.capacity is not None:
+            settings = replace(settings, capacity=_left_for_pages(settings.capacity, program, strategy, device, how))
         how["settings"], reason = settings, ""
     elif settings is not None and kind is FirstTouchPricing:
         how["capacity"] = settings.capacity
