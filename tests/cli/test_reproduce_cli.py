@@ -61,6 +61,22 @@ def test_on_another_device_only_the_device_changes() -> None:
     assert not line["predicted"]
 
 
+def test_a_device_of_another_kind_does_without_what_it_does_not_have() -> None:
+    gpu, _, cpu = firsttouch.reproduce("mi300a-upm", "3", device="model:h200-pcie", dry_run=True)["lines"]
+    assert gpu["left_out"] == ["xnack=0,1"]  # a switch of AMD's driver
+    assert "xnack" not in gpu["call"]
+    assert cpu["left_out"] == ["threads=18,20,24"]  # it has 16 processors
+    (strategies, *_) = firsttouch.reproduce("integrated-2017", "15", device="model:h200-pcie", dry_run=True)["lines"]
+    assert strategies["left_out"] == ["svm-fine"]
+    lines = firsttouch.reproduce("integrated-2017", "3", device="model:gh200", dry_run=True)["lines"]
+    assert any(line["left_out"] == ["allocator=pinned-noncoherent"] for line in lines)
+
+
+def test_a_line_of_which_a_device_has_nothing_says_so() -> None:
+    lines = firsttouch.reproduce("integrated-2017", "11", device="model:gh200@driver.ats=off", dry_run=True)["lines"]
+    assert any(line["left_out"] or line["why"] for line in lines)
+
+
 def test_without_the_hardware_each_machine_of_the_paper_is_predicted() -> None:
     lines = firsttouch.reproduce("cuda-um-2019", "3", dry_run=True)["lines"]
     assert {line["machine"] for line in lines} == {"model:intel-pascal", "model:intel-volta", "model:p9-volta"}

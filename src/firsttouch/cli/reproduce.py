@@ -103,7 +103,10 @@ def _carry_out(paper: str, figure: str, device: str | None, out: Path | None, *,
 
     part = named_part(paper, figure)
     available = [] if device else [d.name for d in discover_devices() if d.available and d.role != "processor"]
-    calls = reproducing.calls(paper, part, device, available)
+    calls = [
+        call if device is None and call.predicted else reproducing.as_the_device_has_it(call)
+        for call in reproducing.calls(paper, part, device, available)
+    ]
     directory = out or Path(f"{paper}-{part.replace('. ', '-').replace(' ', '-').lower()}")
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty; choose another --out")
@@ -136,6 +139,7 @@ def _line(call: LineCall, text: str, *, failure: str = "", **more: Any) -> Repro
         machine=call.machine,
         predicted=call.predicted,
         differs=call.line.differs,
+        left_out=[*call.left_out],
         why=call.why_not or failure,
         **more,
     )
@@ -288,6 +292,8 @@ def _show_reproduction(found: Reproduction, everything: bool) -> None:
         _print(f"{line.what} ({line.machine}): {state}", "  ")
         if line.exit_status is None and line.call:
             _print(line.call, "    ")
+        if line.left_out:
+            _print(f"without {', '.join(line.left_out)}, which this device does not have", "    ")
         for name, why in line.differs.items():
             _print(f"{name} differs from the paper: {why}", "    ")
     judged = [value for value in found.values if not value.not_independent]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
+from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
 from firsttouch.comparison.papers.beside import Beside, beside
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict, of_results
 from firsttouch.comparison.papers.predicted_points import with_kernels
 from firsttouch.comparison.validation.origins import Origins
+from firsttouch.engine.discover import find_devices
+from firsttouch.engine.fitting import fitted
 from firsttouch.machine.backends import is_modelled
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.platform import platform_of
@@ -59,8 +63,8 @@ class ReproduceList(Output, frozen=True, kw_only=True, tag="firsttouch-reproduce
 
 class ReproducedLine(Struct, kw_only=True):
     """A call that was carried out. exit_status: None if it was not. counts: the points of it and of calls before it in
-    the same directory, by what became of them. differs: in what the call differs from the paper, and why. why: why it
-    was not carried out, or how it failed.
+    the same directory, by what became of them. differs: in what the call differs from the paper, and why. left_out:
+    values of the line that the device does not have. why: why it was not carried out, or how it failed.
     """
 
     what: str
@@ -70,6 +74,7 @@ class ReproducedLine(Struct, kw_only=True):
     exit_status: int | None = None
     counts: dict[str, int] = {}
     differs: dict[str, str] = {}
+    left_out: list[str] = []
     why: str = ""
 
 
@@ -123,13 +128,16 @@ class Reproduction(Output, frozen=True, kw_only=True, tag="firsttouch-reproduce/
 
 @dataclass(frozen=True)
 class LineCall:
-    """The call of a line on a device. words: after `firsttouch`. why_not: why it cannot be carried out, or ''."""
+    """The call of a line on a device. words: after `firsttouch`. why_not: why it cannot be carried out, or ''.
+    left_out: factors and values that the device does not have.
+    """
 
     line: StudyLine
     words: Sequence[str]
     machine: str
     predicted: bool
     why_not: str = ""
+    left_out: Sequence[str] = ()
 
 
 def listed(paper: str | None, part: str | None) -> list[ListedPart]:
@@ -182,6 +190,18 @@ def _why_not_carried_out(command: str) -> str:
     if command == "profile":
         return "it needs a program of yours"
     return f"`{command}` has no points; call it by itself"
+
+
+def as_the_device_has_it(call: LineCall) -> LineCall:
+    """A call without what its devices do not have."""
+    if call.why_not:
+        return call
+    named = [value for word, value in pairwise(call.words) if word == "--device"]
+    try:
+        words, left_out = fitted(call.words, [d for d in find_devices(named) if d.name in named])
+    except UsageError as error:
+        return replace(call, words=(), why_not=str(error))
+    return replace(call, words=words, left_out=left_out)
 
 
 def on_device(words: Sequence[str], device: str) -> list[str]:
