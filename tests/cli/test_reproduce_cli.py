@@ -88,6 +88,7 @@ def test_what_is_predicted_stands_beside_what_the_paper_states(tmp_path: Path) -
     found = json.loads(done.stdout)
     assert_valid("reproduce", found)
     assert [line["exit_status"] for line in found["lines"]] == [0, 0, 0]
+    assert [line["counts"]["ok"] for line in found["lines"]] == [22, 19, 13]
     by_row = {value["row"].partition("/")[2]: value for value in found["values"]}
     threads = by_row["bandwidth.cpu.threads-a"]
     assert threads["differs"]

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,10 +115,17 @@ def _carry_out(paper: str, figure: str, device: str | None, out: Path | None, *,
         return _reproduction(Reproduced(paper, part), [_line(call, _typed(call.words)) for call in calls], None)
     kinds = dict.fromkeys(call.words[0] for call in calls if not call.why_not)
     places = {kind: directory / kind if len(kinds) > 1 else directory for kind in kinds}
-    lines = []
+    lines, before = [], dict.fromkeys(kinds, Counter[str]())
     for number, call in enumerate(calls, 1):
         print_stderr(f"{number} of {len(calls)}: {call.line.what}, {call.machine}")
-        lines.append(_line(call, "") if call.why_not else _run(call, places[call.words[0]]))
+        if call.why_not:
+            lines.append(_line(call, ""))
+            continue
+        kind = call.words[0]
+        line = _run(call, places[kind])
+        after = Counter(line.counts)  # of all points in the directory
+        line.counts, before[kind] = dict(after - before[kind]), after or before[kind]
+        lines.append(line)
     held = [place for place in places.values() if has_results(place)]
     reproduced = Reproduced(paper, part)
     for place in held:

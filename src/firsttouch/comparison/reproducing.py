@@ -62,9 +62,9 @@ class ReproduceList(Output, frozen=True, kw_only=True, tag="firsttouch-reproduce
 
 
 class ReproducedLine(Struct, kw_only=True):
-    """A call that was carried out. exit_status: None if it was not. counts: the points of it and of calls before it in
-    the same directory, by what became of them. differs: in what the call differs from the paper, and why. left_out:
-    values of the line that the device does not have. why: why it was not carried out, or how it failed.
+    """A call that was carried out. exit_status: None if it was not. counts: its points by what became of them. differs:
+    in what the call differs from the paper, and why. left_out: values of the line that the device does not have. why:
+    why it was not carried out, or how it failed.
     """
 
     what: str
