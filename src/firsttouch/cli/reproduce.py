@@ -115,7 +115,7 @@ def _carry_out(paper: str, figure: str, device: str | None, out: Path | None, *,
         return _reproduction(Reproduced(paper, part), [_line(call, _typed(call.words)) for call in calls], None)
     kinds = dict.fromkeys(call.words[0] for call in calls if not call.why_not)
     places = {kind: directory / kind if len(kinds) > 1 else directory for kind in kinds}
-    lines, before = [], dict.fromkeys(kinds, Counter[str]())
+    lines, before = [], {kind: Counter[str]() for kind in kinds}
     for number, call in enumerate(calls, 1):
         print_stderr(f"{number} of {len(calls)}: {call.line.what}, {call.machine}")
         if call.why_not:

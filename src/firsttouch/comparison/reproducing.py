@@ -193,12 +193,13 @@ def _why_not_carried_out(command: str) -> str:
 
 
 def as_the_device_has_it(call: LineCall) -> LineCall:
-    """A call without what its devices do not have."""
-    if call.why_not:
-        return call
+    """A call without what its devices do not have. One that names a device which is not here stays as it is."""
     named = [value for word, value in pairwise(call.words) if word == "--device"]
+    devices = [] if call.why_not else [d for d in find_devices(named) if d.name in named and d.available]
+    if not devices:
+        return call
     try:
-        words, left_out = fitted(call.words, [d for d in find_devices(named) if d.name in named])
+        words, left_out = fitted(call.words, devices)
     except UsageError as error:
         return replace(call, words=(), why_not=str(error))
     return replace(call, words=words, left_out=left_out)
