@@ -22,6 +22,7 @@ from firsttouch.experiments.contract.contract import factors_of, flaw
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.machine.switches import SWITCHES
+from firsttouch.program.guidance import settings_of
 from firsttouch.records.codebook import FILE, Codebook, codebook_of, codebooks
 from firsttouch.records.papers.claims import Alike, Compare, Level, PaperClaim, Trend, Untestable, all_claims
 from firsttouch.records.reading import load_results
@@ -136,10 +137,13 @@ def read_by_claims(claim: PaperClaim) -> Iterator[str]:
 
 
 def of_application(claim: PaperClaim) -> set[str]:
-    """The parameters and options of the only application that a claim is about."""
+    """The parameters, options and settings of buffers of the only application that a claim is about."""
     assert not isinstance(claim.test, Untestable)
     app = all_apps().get(str(claim.test.where.get("app")))
-    return {*app.sizes["default"], *app.options} if app else set()
+    if app is None:
+        return set()
+    settings = {name for d in app.declarations(app.sizes["tiny"]) for name in settings_of(d)}
+    return {*app.sizes["default"], *app.options, *settings}
 
 
 def test_claims_read_only_what_is_in_a_codebook() -> None:

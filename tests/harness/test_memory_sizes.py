@@ -209,6 +209,11 @@ def test_application_larger_than_the_ballast_leaves_is_refused(monkeypatch: pyte
         plan("black_scholes", **sets | {"oversubscribe": "8"})
 
 
+SCRATCH = ("sums", "squares", "to_north", "to_south", "to_west", "to_east", "diffuses")
+OF_THE_STRATEGY = {f"memory.{name}": "strategy" for name in SCRATCH}
+"""What makes the scratch of srad memory of the strategy."""
+
+
 def test_beside_ballast_scratch_of_the_device_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven of srad's eight arrays are scratch. As memory of the strategy they may exceed what is left."""
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
@@ -217,7 +222,7 @@ def test_beside_ballast_scratch_of_the_device_must_fit(monkeypatch: pytest.Monke
         plan("srad", **sets)
     assert "--allow-oversubscription" not in str(refusal.value)
     assert "(--set memory.sums=strategy --set memory.squares=strategy " in str(refusal.value)
-    assert set(reasons("srad", **sets, placement="paper").values()) == {""}
+    assert set(reasons("srad", **sets, **OF_THE_STRATEGY).values()) == {""}
 
 
 @pytest.mark.parametrize("measured", [0, 2 * GiB])
@@ -249,7 +254,7 @@ def test_scratch_that_no_driver_moves_must_fit_the_device(strategy: str, monkeyp
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
     with pytest.raises(UsageError, match=r"14 GiB of cuda:0, .* 8 GiB"):
         plan("srad", size="16GiB", strategy=strategy)
-    assert reasons("srad", size="16GiB", placement="paper", strategy=strategy) == {strategy: ""}
+    assert reasons("srad", size="16GiB", strategy=strategy, **OF_THE_STRATEGY) == {strategy: ""}
 
 
 def test_buffers_of_the_gpu_alone_are_where_the_strategy_has_them_unless_they_are_scratch() -> None:

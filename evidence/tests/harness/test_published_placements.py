@@ -87,7 +87,7 @@ def test_memory_is_as_in_the_published_version_unless_it_is_set(
         (
             "srad",
             "scratch",
-            "scratch=strategy is now placement=paper, or memory.BUFFER=device|strategy for single buff",
+            "scratch is now memory.BUFFER=device|strategy, of srad for memory.sums, memory.squares",
         ),
         ("cfd", "scratch", "scratch is now memory.BUFFER=device|strategy, of cfd for memory.old, memory.flux"),
         ("hotspot", "memory.nowhere", ""),
@@ -101,4 +101,4 @@ def test_why_memory_cannot_be_set(app: str, name: str, why: str) -> None:
 def test_older_records_have_the_factors_of_today() -> None:
     assert codebook_of("app").former == former_factors(APPS)
     records = load_results(SCRATCH).records
-    assert {(r.factors["placement"], "scratch" in r.factors) for r in records} == {("paper", False)}
+    assert {(r.factors["memory.diffuses"], "scratch" in r.factors) for r in records} == {("strategy", False)}

@@ -15,8 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-import msgspec
-
 from firsttouch.base.errors import UsageError
 
 Decoded = TypeVar("Decoded")
@@ -85,6 +83,8 @@ def read_json(path: Path, kind: type[Decoded], accepted: str) -> Decoded:
     """
     with as_usage_error("read", path, accepted):
         data = read_regular(path)
+    import msgspec
+
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
