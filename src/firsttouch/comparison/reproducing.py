@@ -10,7 +10,7 @@ from pathlib import Path
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
-from firsttouch.comparison.papers.beside import Beside, beside
+from firsttouch.comparison.papers.beside import Beside, beside, factor_beyond
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict, of_results
 from firsttouch.comparison.papers.predicted_points import with_kernels
 from firsttouch.comparison.validation.origins import Origins
@@ -220,12 +220,7 @@ def _other(word: str, device: str) -> str:
         return f"{device}:cpu" if is_modelled(device) else word
     base = device if is_modelled(device) else device.partition(":")[0]
 
-    def numbered(match: re.Match[str]) -> str:
-        if is_modelled(device):
-            return base if match[1] == "0" else f"{base}:{match[1]}"
-        return device if match[1] == "0" else f"{base}:{match[1]}"
-
-    return _GPU.sub(numbered, word)
+    return _GPU.sub(lambda match: device if match[1] == "0" else f"{base}:{match[1]}", word)
 
 
 def in_directory(words: Sequence[str], directory: Path, *, resume: bool) -> list[str]:
@@ -319,10 +314,7 @@ def factor_of(entry: Beside) -> float:
     """By what factor a value here is beyond what is stated: 1 within the range, or on the right side of a bound."""
     low = float("-inf") if entry.qualifier in _AT_MOST else entry.stated[0]
     high = float("inf") if entry.qualifier in _AT_LEAST else entry.stated[1]
-    if low <= entry.value <= high:
-        return 1.0
-    bound = high if entry.value > high else low
-    return entry.value / bound if bound else float("inf")
+    return factor_beyond(entry.value, low, high)
 
 
 def claims_of_part(results: Results, reproduced: Reproduced) -> list[ReproducedClaim]:

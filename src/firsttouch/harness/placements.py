@@ -126,11 +126,6 @@ def why_no_setting(app: type[App], name: str) -> str:
     if name == FORMER:
         buffers = [f"{MEMORY_OF}{d.name}" for d in app.declarations(app.sizes["tiny"]) if memory_words(d)]
         single = f"{MEMORY_OF}BUFFER={ON_DEVICE}|{OF_STRATEGY}"
-        if _has_scratch_as_published(app):
-            return (
-                f"{name}={OF_STRATEGY} is now {PLACEMENT}={PAPER}, or {single} for single buffers "
-                f"({first_few(buffers, 3)})"
-            )
         return f"{name} is now {single}, of {app.name} for {first_few(buffers, 3) or 'none'}"
     buffer = name.removeprefix(MEMORY_OF)
     for d in app.declarations(app.sizes["tiny"]) if name.startswith(MEMORY_OF) else ():
@@ -147,21 +142,13 @@ def former_factors(apps: Mapping[str, type[App]]) -> dict[str, FormerFactor]:
     """
     instead: dict[str, dict[str, Scalar]] = {}
     for name, app in apps.items():
-        placed: dict[str, Scalar] = {f"{MEMORY_OF}{b}": OF_STRATEGY for b in _scratch(app)}
-        instead[name] = {PLACEMENT: PAPER} if _has_scratch_as_published(app) else placed
+        instead[name] = {f"{MEMORY_OF}{b}": OF_STRATEGY for b in _scratch(app)}
     return {FORMER: FormerFactor(usual=ON_DEVICE, now={OF_STRATEGY: instead})}
 
 
 def _scratch(app: type[App]) -> list[str]:
     """The buffers that are device memory by their role."""
     return [d.name for d in app.declarations(app.sizes["tiny"]) if memory_words(d)[:1] == (ON_DEVICE,)]
-
-
-def _has_scratch_as_published(app: type[App]) -> bool:
-    """Whether all that the published version changes is that the buffers of the role scratch are the strategy's."""
-    published = app.published
-    every = dict.fromkeys(_scratch(app), OF_STRATEGY)
-    return bool(published.memory) and not published.advice and published.memory == every
 
 
 def why_not_placed(app: type[App], strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:

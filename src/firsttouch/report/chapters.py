@@ -12,7 +12,7 @@ from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.statistics import group_by, measured
 from firsttouch.records.text import caption, count, join_names
 from firsttouch.report.answers import answered
-from firsttouch.report.drawing import DrawnFigure
+from firsttouch.report.drawing import DrawnFigure, DrawnStatements
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.interface_answers import InterfacesSection, interfaces_section
 from firsttouch.report.machines import MachinesTable
@@ -73,6 +73,8 @@ class Chapter:
     """The same points on several modelled machines."""
     repeated: RepeatedPart | None = None
     """The part of a paper that the run repeats."""
+    stated: DrawnStatements = field(default_factory=DrawnStatements)
+    """What the paper states of the points, if the run repeats a part of it."""
     of_figures: list[str] = field(default_factory=list)
     """Sentences that hold for several figures of the page; the first chapter has them."""
 
@@ -162,6 +164,7 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
                 interfaces=by_interface,
                 machines=beside,
                 repeated=repeated_part(loaded),
+                stated=stated,
             )
         )
     return made

@@ -28,7 +28,6 @@ from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.palette import Palette
 from firsttouch.report.said_once import of_several, unmarked
 from firsttouch.report.sections import PageSection, drawings, lead_drawings
-from firsttouch.report.stated import stated_values
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import filled_in
 
@@ -127,7 +126,7 @@ def _with_experiments(note: str, sections: Sequence[PageSection]) -> str:
 def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
     """The picture of the first screen."""
     screen = chapter.screen
-    context = DrawingContext(None, palette, memory=chapter.results.memory, stated=stated_values(chapter.results))
+    context = DrawingContext(None, palette, memory=chapter.results.memory, stated=chapter.stated)
     return with_narrow(draw, screen.figure, screen.shown, context) if screen.figure else None
 
 

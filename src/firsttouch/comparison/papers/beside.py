@@ -124,6 +124,14 @@ def entries(
         yield replace(entry, conditions=", ".join(filter(None, [*over, left_open])))
 
 
+def factor_beyond(value: float, low: float, high: float) -> float:
+    """The ratio of a value to the nearer end of a range; 1 within it. An open end is infinite."""
+    if low <= value <= high:
+        return 1.0
+    bound = high if value > high else low
+    return value / bound if bound else float("inf")
+
+
 def _fixed_factors(stated: PublishedValue) -> list[str]:
     """The factors of which the statement has one value."""
     return [name for name, wanted in stated.factors.items() if not isinstance(wanted, list)]

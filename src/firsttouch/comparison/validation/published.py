@@ -8,7 +8,7 @@ from statistics import fmean
 from msgspec.structs import replace
 
 from firsttouch.base.errors import UsageError
-from firsttouch.comparison.papers.beside import entries
+from firsttouch.comparison.papers.beside import entries, factor_beyond
 from firsttouch.comparison.papers.calls import PointsCall, call_of
 from firsttouch.comparison.papers.comparisons import TIED, ClaimComparison, sides_of, values_of
 from firsttouch.comparison.papers.evaluate import ClaimOutcome, noiseless_verdict
@@ -157,10 +157,7 @@ def ratio_to(row: ValidatedRow, value: float) -> float:
     """A value to what a row states: 1 within its range, or on the right side of a bound."""
     low = -float("inf") if row.qualifier in _AT_MOST else row.low
     high = float("inf") if row.qualifier in _AT_LEAST else row.high
-    if low <= value <= high:
-        return 1.0
-    bound = high if value > high else low
-    return value / bound if bound else float("inf")
+    return factor_beyond(value, low, high)
 
 
 def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
