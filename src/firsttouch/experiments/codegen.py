@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from firsttouch import _core
-from firsttouch.base.errors import Unsupported
+from firsttouch.base.errors import NotModelled, Unsupported
 from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Planning, Point, ReportSection
+from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
 from firsttouch.machine.tools import ask
+from firsttouch.model.micro.code import code
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Table
 from firsttouch.records.findings import Claim, Finding, finding
@@ -29,6 +31,8 @@ from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     import capstone
+
+    from firsttouch.model.platform import Platform
 
 OPERATIONS = (
     "add_u64_device",
@@ -265,6 +269,11 @@ class Codegen(Experiment):
                 "listing": "\n".join(listing)[:LONGEST_LISTING],
             },
         )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        if TARGET in point.factors:
+            raise NotModelled("code that is compiled on this machine")
+        return predicted(code(platform, device_of(point, platform), point.text("operation")))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         return [

@@ -29,6 +29,7 @@ from firsttouch.program.execution.exchange import Exchange
 from firsttouch.program.execution.gpu_clock import GpuClock
 from firsttouch.program.execution.iteration_marks import InUse, IterationMarks
 from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.program import EVERY_THREAD, PhaseThreads
 from firsttouch.records.schema import Scalar
 from firsttouch.records.timeline import NamedInterval
 
@@ -127,7 +128,7 @@ def run(
     app: App,
     workspace: Workspace,
     *,
-    threads: int = 0,
+    threads: PhaseThreads = EVERY_THREAD,
     check: bool = True,
     known: Collection[str] = (),
     windows: dict[Array, int] | None = None,
@@ -142,7 +143,7 @@ def run(
     """Run an application once.
 
     Args:
-        threads: CPU threads of the phase initialise; 0: all.
+        threads: of the CPU in each phase.
         known: digests of outputs that were checked. A run that leaves one of them is not checked again.
         windows: bytes of device memory for each tiled array, if there is a budget.
         counters: count memory in use.
@@ -251,7 +252,7 @@ def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
 def _run_phases(
     active: ActiveRun,
     meter: Meter,
-    threads: int,
+    threads: PhaseThreads,
     windows: dict[Array, int] | None,
     timer: _core.KernelTimer | None,
     marks: Marks | None,
@@ -268,11 +269,11 @@ def _run_phases(
     app.prepare(gpu)
     _run_phase_with_files(active, meter, "input", app.read_files)
     with active.phase("initialise"):
-        cpu.threads = threads
+        cpu.threads = threads.initialise
         app.initialise(cpu, gpu)
         workspace.wait()
         workspace.after_initialise()
-        cpu.threads = app.division.cpu_threads
+        cpu.threads = app.division.cpu_threads or threads.compute
     meter.read("initialise")
     gpu.timer = timer
     gpu.exchanges.meet()

@@ -11,6 +11,7 @@ from firsttouch.experiments.contract.base import Measurement
 from firsttouch.experiments.contract.rank_interfaces import devices_of
 from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.cpu_threads import threads_of
 from firsttouch.harness.exchanging import OPTIONS, ranks_of
 from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.outcomes.exchanges import BUFFERS, EXCHANGED
@@ -54,7 +55,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     settings = PredictionSettings(
         placement_of(app, factors),
         factors.get("control") == "copied",
-        1 if factors.get("initialise") == "single" else 0,
+        threads_of(factors),
         bytes_left_by_ballast(declared_peak(app, params, factors), strategy, factors, platform.device),
         timelines.is_wanted(factors),
         _shared_work(app, factors),

@@ -8,7 +8,7 @@ from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
 from firsttouch.model.platform import Platform
 from firsttouch.model.pricing import Computing, Pricing
-from firsttouch.program.program import Access, Launch
+from firsttouch.program.program import EVERY_THREAD, Access, Launch, PhaseThreads
 
 KERNELS = "kernels"
 CPU_CODE = "code of the CPU"
@@ -18,14 +18,17 @@ STREAMS = "the CPU's code in the phase initialise reads or writes the declared b
 class ProfiledComputing(Computing):
     """Kernels that were measured elsewhere, and a CPU that streams, or takes what was measured elsewhere.
 
-    kernels: None if they were not measured. notes: what is not in the times, in sentences. initialise_threads: as in
-    Computing.
+    kernels: None if they were not measured. notes: what is not in the times, in sentences. threads: as in Computing.
     """
 
     def __init__(
-        self, platform: Platform, kernels: Kernels | None, notes: Iterable[str] = (), initialise_threads: int = 0
+        self,
+        platform: Platform,
+        kernels: Kernels | None,
+        notes: Iterable[str] = (),
+        threads: PhaseThreads = EVERY_THREAD,
     ) -> None:
-        self.kernels, self.notes, self.initialise_threads = kernels, dict.fromkeys(notes), initialise_threads
+        self.kernels, self.notes, self.threads = kernels, dict.fromkeys(notes), threads
         self._processors = platform.quantity("host.processors").value
         self._stream = platform.curve("host.bandwidth").assuming(STREAMS)
         self.grounds: Sequence[Ground] = kernels.grounds if kernels else ()
@@ -75,5 +78,5 @@ class ProfiledComputing(Computing):
 
     def _longer(self, pricing: Pricing, launch: Launch) -> float:
         """How many times as long a launch takes if fewer threads share its work."""
-        fewer = pricing.phase == "initialise" and launch.by == "kernel" and self.initialise_threads
-        return max(1.0, self._processors / self.initialise_threads) if fewer else 1.0
+        fewer = launch.by == "kernel" and self.threads.of(pricing.phase)
+        return max(1.0, self._processors / fewer) if fewer else 1.0

@@ -12,7 +12,7 @@ from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.program import RANDOM, SMALL_LAUNCH, Access, Launch
+from firsttouch.program.program import EVERY_THREAD, RANDOM, SMALL_LAUNCH, Access, Launch, PhaseThreads
 from firsttouch.records.schema import DeviceInfo, Machine, as_number
 
 SLICES = 256
@@ -32,7 +32,7 @@ class CountingSettings:
     """What decides counts besides program, strategy and device.
 
     threads: of the host. kind: of managed memory. capacity: bytes of device memory that managed pages may have; None:
-    enough. initialise_threads: of the phase initialise; 0: all.
+    enough. phase_threads: of those that carry out each phase.
     """
 
     threads: int
@@ -40,7 +40,7 @@ class CountingSettings:
     capacity: int | None = None
     guidance: Placement = BY_ITSELF
     copy_control: bool = False
-    initialise_threads: int = 0
+    phase_threads: PhaseThreads = EVERY_THREAD
 
 
 def host_page(machine: Machine) -> int:
@@ -133,9 +133,7 @@ class PageSteps:
         nbytes = step.end - step.start
         if step.agent == "gpu" or launch.by != "kernel" or launch.threads <= SMALL_LAUNCH:
             return [(step.start, step.end)]
-        threads = self.settings.threads
-        if phase == "initialise":
-            threads = self.settings.initialise_threads or threads
+        threads = self.settings.phase_threads.of(phase) or self.settings.threads
         each, items = nbytes // access.rows, launch.items
         item = each // items if items and each % items == 0 else 1
         begins = (step.start + row * each for row in range(access.rows))

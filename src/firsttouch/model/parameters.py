@@ -151,6 +151,12 @@ PARAMETERS: Sequence[Parameter] = (
         facts=["host.host_huge_page_bytes", "device.host_huge_page_bytes"],
     ),
     _P(
+        "host.architecture",
+        "word",
+        "instruction set of the host's processors, as uname -m names it",
+        facts=["machine.kernel.architecture"],
+    ),
+    _P(
         "host.thp",
         "word",
         "when plain memory gets huge pages",

@@ -24,7 +24,7 @@ from firsttouch.model.rules.access_counters import Translation, counters_enabled
 from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
 from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.program import Program
+from firsttouch.program.program import EVERY_THREAD, PhaseThreads, Program
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.predicted import LEFT_OUT
 from firsttouch.records.schema import DeviceInfo
@@ -38,13 +38,13 @@ PHASES = ("allocate", "initialise", "compute", "readback", "free")
 class PredictionSettings:
     """What decides besides program, strategy and platform, as a point sets it.
 
-    initialise_threads: of the CPU in the phase initialise; 0: all. left: bytes of device memory that managed pages may
-    have; None: all that the device has.
+    threads: of the CPU in each phase. left: bytes of device memory that managed pages may have; None: all that the
+    device has.
     """
 
     guidance: Placement = BY_ITSELF
     copy_control: bool = False
-    initialise_threads: int = 0
+    threads: PhaseThreads = EVERY_THREAD
     left: int | None = None
     over_time: bool = False
     """Whether the memory in use over time is predicted too."""
@@ -94,7 +94,7 @@ def predict(
         MissingValue: the platform lacks a value that the prediction needs.
         Unsupported: the strategy cannot run this program there, or the model does not cover it.
     """
-    clock, threads = Clock(), settings.initialise_threads
+    clock, threads = Clock(), settings.threads
     computing = (
         RankComputing(platform, kernels, notes, threads, settings.shared)
         if settings.shared
@@ -162,7 +162,7 @@ def counting_settings(platform: Platform, settings: PredictionSettings) -> Count
         capacity=settings.left,
         guidance=settings.guidance,
         copy_control=settings.copy_control,
-        initialise_threads=settings.initialise_threads,
+        phase_threads=settings.threads,
     )
 
 

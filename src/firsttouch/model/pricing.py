@@ -15,7 +15,7 @@ from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
 from firsttouch.program.placement import placement
-from firsttouch.program.program import Access, Exchanging, Launch, LoopMark, Program
+from firsttouch.program.program import Access, Exchanging, Launch, LoopMark, PhaseThreads, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared, Replay
 from firsttouch.program.strategies import Strategy, why_not_at_once
@@ -39,11 +39,11 @@ NO_ACCESS = Access(0, 0, 0, False, False)
 class Computing(Protocol):
     """What the kernels and the CPU's code of a program take, beside what its memory does.
 
-    grounds: what that rests on. initialise_threads: of the CPU in the phase initialise; 0: all.
+    grounds: what that rests on. threads: of the CPU in each phase.
     """
 
     grounds: Sequence[Ground]
-    initialise_threads: int
+    threads: PhaseThreads
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         """Add the terms of a launch, after those of its accesses."""
@@ -308,9 +308,7 @@ class Pricing(Replay):
     @property
     def parallel(self) -> bool:
         """Whether all threads of the CPU carry out the current launch."""
-        by_one_thread = (
-            self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
-        )
+        by_one_thread = self.computing is not None and self.computing.threads.of(self.phase) == 1
         return self.current.by != "view" and not by_one_thread
 
     def use_by_gpu(self, step: steps.Use) -> None:

@@ -25,7 +25,7 @@ from firsttouch.model.platform import Platform
 from firsttouch.model.prices import Direction
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.terms import Term
-from firsttouch.program.program import Access, Combine, ExchangeMark, Exchanging, Launch, Messages
+from firsttouch.program.program import Access, Combine, ExchangeMark, Exchanging, Launch, Messages, PhaseThreads
 
 EXCHANGES = "exchanges: "
 """The beginning of the terms of exchanges, from packing to unpacked."""
@@ -54,10 +54,10 @@ class RankComputing(ProfiledComputing):
         platform: Platform,
         kernels: Kernels | None,
         notes: Iterable[str],
-        initialise_threads: int,
+        threads: PhaseThreads,
         shared: SharedWork,
     ) -> None:
-        super().__init__(platform, kernels, notes, initialise_threads)
+        super().__init__(platform, kernels, notes, threads)
         self.platform, self.shared = platform, shared
         entry = platform.device.allocator(shared.allocator)
         assert entry is not None, "the point was not skipped"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from firsttouch.apps import all_apps
+from firsttouch.harness.cpu_threads import threads_of
 from firsttouch.harness.placements import placement_of
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import stated_settings
@@ -52,7 +53,7 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
         stated_settings(machine, device),
         guidance=placement_of(app, factors),
         copy_control=factors.get("control") == "copied",
-        initialise_threads=1 if factors.get("initialise") == "single" else 0,
+        phase_threads=threads_of(factors),
     )
     replay = CountedReplay(program, strategy, device, settings)
     replay.run()

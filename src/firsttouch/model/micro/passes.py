@@ -26,7 +26,7 @@ from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.program import steps
 from firsttouch.program.guidance import NONE, READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
-from firsttouch.program.program import SMALL_LAUNCH, Access, Block, Launch, Program
+from firsttouch.program.program import EVERY_THREAD, SMALL_LAUNCH, Access, Block, Launch, Program
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, Scalar
 
@@ -217,7 +217,7 @@ class _PassTime(Computing):
     """
 
     grounds: Sequence[Ground] = ()
-    initialise_threads = 0
+    threads = EVERY_THREAD
 
     def __init__(self, price: Price, time: Time, nbytes: int, updates: bool) -> None:
         self.price, self.time, self.nbytes, self.updates = price, time, nbytes, updates

@@ -190,10 +190,10 @@ def _rates(cpu: UpdatingCpu | None, gpu: UpdatingGpu | None, elements: int) -> t
             attempt = cpu_service + wait
             time = attempt
             if cpu.loop:
-                # The load takes the line, unless the thread's last update did, and the swap takes it again. It fails if
-                # another thread has updated the word meanwhile.
+                # The load takes the line, and the swap takes it again. It fails if another thread has updated the word
+                # meanwhile, but then the line is there, so that the next swap succeeds.
                 others = by_cpu * (cpu.threads - 1) / cpu.threads + by_gpu
-                time = attempt * (1 + others / elements * attempt) + (1 - 1 / cpu.lines) * (other_cache + wait)
+                time = attempt * (1 + min(1.0, others / elements * attempt)) + other_cache + wait
             by_cpu += STEP * (cpu.threads / time - by_cpu)
     return by_cpu, by_gpu
 
