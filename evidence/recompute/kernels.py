@@ -29,6 +29,11 @@ H200 = (
     "h200-profile-streamcluster",
     "h200-in-place",
     "h200-in-place-2",
+    "h200-one-thread",
+    "h200-backprop-units",
+    "h200-backprop-units-1gib",
+    "h200-backprop-units-4gib",
+    "h200-asked/*",
     *(f"h200-apps-{n}" for n in range(1, 9)),
 )
 H100 = ("h100-apps-64mib", "h100-apps-64mib-2", "h100-apps-256mib", "h100-apps-1gib", "h100-apps-1gib-2")
@@ -52,7 +57,9 @@ def made() -> KernelProfiles:
         run = of_prices.results
         device = next(d for d in run.machine.devices if d.name == DEVICE)
         applications = {
-            directory(path).name: [r for r in directory(path).records if _is_of_today(r, path)] for path in directories
+            each.name: [r for r in each.records if _is_of_today(r, path)]
+            for path in directories
+            for each in map(load, matching(f"results/{path}"))
         }
         runs.append(KernelRun(name, run.machine, device, of_prices.name, run.records, applications))
     return profiles_from(runs, all_apps())

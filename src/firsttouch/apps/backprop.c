@@ -27,6 +27,16 @@ KERNEL backprop_sums(GLOBAL const float* partial, GLOBAL double* sums, ulong gro
     }
 }
 
+/* Adds them up unit by unit, as the original does on one core: each unit reads every line of the sums. Clears the others. */
+KERNEL backprop_by_unit(GLOBAL const float* partial, GLOBAL double* sums, ulong groups) {
+    FOR_EACH(j, UNITS) {
+        double sum = 0.0;
+        for (ulong group = 0; group < groups; ++group) sum += (double)partial[group * UNITS + j];
+        sums[j] = sum;
+        for (ulong block = 1; block < (groups + BLOCK - 1) / BLOCK; ++block) sums[block * UNITS + j] = 0.0;
+    }
+}
+
 /* Changes each weight by its unit's error times its input, and by its last change. */
 KERNEL backprop_adjust(GLOBAL float* weights, GLOBAL float* changes, GLOBAL const float* x, GLOBAL const float* errors,
                        ulong count, float rate, float momentum) {

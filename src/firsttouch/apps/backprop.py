@@ -20,7 +20,10 @@ ABSOLUTE_TOLERANCE = 2.0**-124  # absolute error once changes become subnormal i
 
 
 class Backprop(App):
-    """Training steps of a perceptron with one hidden layer: the large layer on the GPU, the small one on the CPU."""
+    """Training steps of a perceptron with one hidden layer: the large layer on the GPU, the small one on the CPU.
+
+    With reduction=units one thread of the CPU adds up the GPU's sums, unit by unit, as the original does.
+    """
 
     name = "backprop"
     source = (
@@ -34,6 +37,8 @@ class Backprop(App):
         "bytes": {"iterations": 4},
     }
     grows, multiple = "inputs", UNITS
+    options = {"reduction": ("blocks", "units")}
+    reduction: str
     inputs: int
     iterations: int
 
@@ -62,7 +67,8 @@ class Backprop(App):
         for _ in gpu.iterations(self.iterations):
             layer, count = (self.weights, self.x, self.partial), self.inputs // UNITS
             gpu.launch("backprop_forward", *layer, self.inputs, over=self.inputs, writes=[self.partial])
-            cpu.launch("backprop_sums", self.partial, self.sums, count, over=self.inputs, writes=[self.sums])
+            kernel, over = ("backprop_sums", self.inputs) if self.reduction == "blocks" else ("backprop_by_unit", UNITS)
+            cpu.launch(kernel, self.partial, self.sums, count, over=over, writes=[self.sums])
             net = cpu.reads(self.weights[:1])[0, 1:] + cpu.reads(self.sums).sum(axis=0)
             hidden, output, error, step = backward(net, cpu.reads(self.outward))
             momentum = step + MOMENTUM * momentum

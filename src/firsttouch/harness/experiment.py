@@ -28,7 +28,7 @@ from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
 from firsttouch.experiments.contract.rank_interfaces import MPI_FACTS, mpi_facts
 from firsttouch.experiments.contract.rules import Preset
-from firsttouch.harness import counting, cpu_threads, division, exchanging, kernel_times, placements, timelines
+from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.divided import Division
 from firsttouch.harness.fitting import memory_sizes, requested_budget, why_does_not_fit, why_too_small, window_rows
@@ -45,6 +45,7 @@ from firsttouch.profile.counters.marks import ITERATIONS
 from firsttouch.profile.events import log as events
 from firsttouch.program.execution.ballast import why_not_oversubscribed
 from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.phase_threads import CPU_CODE, INITIALISE, PARALLEL, SINGLE, threads_of
 from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.findings import Finding
@@ -62,7 +63,8 @@ SETTINGS = {
         ("strategy", "copied"),
         doc="the small buffers that both agents use in turns: the strategy's, or copied",
     ),
-    **cpu_threads.FACTORS,
+    INITIALISE: Factor(INITIALISE, (PARALLEL, SINGLE), doc="CPU threads that generate inputs"),
+    CPU_CODE: Factor(CPU_CODE, (PARALLEL, SINGLE), doc="CPU threads of what the CPU computes between kernels"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     **{factor.name: factor for factor in SHORTAGE},
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
@@ -377,7 +379,7 @@ class _AppRunner:
         return app, run(
             app,
             workspace,
-            threads=cpu_threads.threads_of(factors),
+            threads=threads_of(factors),
             check=known is not None,
             known=known or (),
             windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,

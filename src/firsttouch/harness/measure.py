@@ -29,7 +29,7 @@ from firsttouch.program.execution.exchange import Exchange
 from firsttouch.program.execution.gpu_clock import GpuClock
 from firsttouch.program.execution.iteration_marks import InUse, IterationMarks
 from firsttouch.program.execution.workspace import Workspace
-from firsttouch.program.program import EVERY_THREAD, PhaseThreads
+from firsttouch.program.phase_threads import EVERY_THREAD, PhaseThreads
 from firsttouch.records.schema import Scalar
 from firsttouch.records.timeline import NamedInterval
 

@@ -11,13 +11,13 @@ from firsttouch.experiments.contract.base import Measurement
 from firsttouch.experiments.contract.rank_interfaces import devices_of
 from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
-from firsttouch.harness.cpu_threads import threads_of
 from firsttouch.harness.exchanging import OPTIONS, ranks_of
 from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.outcomes.exchanges import BUFFERS, EXCHANGED
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
 from firsttouch.program.dry_run import ProcessPart, program_of
+from firsttouch.program.phase_threads import USUAL_THREADS, threads_of
 from firsttouch.program.program import Program, message_sizes
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import INTERFACE, PARAMETER, Factors, Scalar
@@ -52,6 +52,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     strategy = STRATEGIES[factors.text("strategy")]
     options = {name: factors.text(name) for name in app.options if name in factors}
     of_kernels = {name: value for name, value in options.items() if name != FILES}
+    of_kernels |= {name: factors.text(name) for name in USUAL_THREADS if name in factors}
     settings = PredictionSettings(
         placement_of(app, factors),
         factors.get("control") == "copied",
@@ -129,13 +130,13 @@ def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
 
 
 def _predict_kernels(
-    app: type[App], nbytes: int, platform: Platform, options: Mapping[str, str]
+    app: type[App], nbytes: int, platform: Platform, settings: Mapping[str, str]
 ) -> tuple[Kernels | None, str]:
     """What its kernels take, or why that is not known."""
     from firsttouch.model.kernel_records import kernels_for
     from firsttouch.model.kernels import NoProfile
 
     try:
-        return kernels_for(app, nbytes, platform, options), ""
+        return kernels_for(app, nbytes, platform, settings), ""
     except NoProfile as missing:
         return None, str(missing)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
+from firsttouch.model.caches import NONE, holding
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
-from firsttouch.model.platform import Platform
+from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.pricing import Computing, Pricing
-from firsttouch.program.program import EVERY_THREAD, Access, Launch, PhaseThreads
+from firsttouch.program.phase_threads import EVERY_THREAD, PhaseThreads
+from firsttouch.program.program import Access, Launch
 
 KERNELS = "kernels"
 CPU_CODE = "code of the CPU"
@@ -29,14 +32,20 @@ class ProfiledComputing(Computing):
         threads: PhaseThreads = EVERY_THREAD,
     ) -> None:
         self.kernels, self.notes, self.threads = kernels, dict.fromkeys(notes), threads
+        self._platform = platform
         self._processors = platform.quantity("host.processors").value
         self._stream = platform.curve("host.bandwidth").assuming(STREAMS)
         self.grounds: Sequence[Ground] = kernels.grounds if kernels else ()
         self._profile = Price((0.0, 1.0), (Time(), Time()), tuple(self.grounds))
 
-    def crossing(self, access: Access) -> tuple[float, float, float] | None:
-        cross = self.kernels and self.kernels.crossings
-        return (cross.value, cross.low, cross.high) if cross else None
+    def crossing(self, access: Access, allocator: str) -> tuple[float, float, float] | None:
+        """Of memory that no cache holds, at least what kernels ask caches for."""
+        asked, cross = (self.kernels.asked, self.kernels.crossings) if self.kernels else (None, None)
+        if not asked or not self._is_uncached(allocator):
+            return (cross.value, cross.low, cross.high) if cross else None
+        if not cross:
+            return asked.value, asked.low, asked.high
+        return max(asked.value, cross.value), max(asked.low, cross.low), max(asked.high, cross.high)
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         declared = kernel_bytes(launch)
@@ -48,6 +57,12 @@ class ProfiledComputing(Computing):
                 pricing.terms.add(pricing.phase, KERNELS, self._profile, declared, time)
         else:
             self._cpu_code(pricing, launch, declared)
+
+    def _is_uncached(self, allocator: str) -> bool:
+        """Whether no cache of the GPU holds this memory; if the file does not say, they do."""
+        with suppress(MissingValue):
+            return holding(self._platform, "gpu", allocator) == NONE
+        return False
 
     def _measured(self, launch: Launch, crossed: Time) -> Time | None:
         """The time of a kernel beyond that of the bytes that cross the link for it."""
@@ -66,7 +81,7 @@ class ProfiledComputing(Computing):
         """
         if self.kernels is not None:
             try:
-                time = self.kernels.cpu_time(launch, pricing.phase).times(self._longer(pricing, launch))
+                time = self.kernels.cpu_time(launch, pricing.phase)
                 pricing.terms.add(pricing.phase, CPU_CODE, self._profile, declared, time)
                 return
             except NoProfile as missing:

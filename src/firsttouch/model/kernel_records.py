@@ -20,6 +20,7 @@ from firsttouch.machine.allocators.properties import common_allocator, is_common
 from firsttouch.model.costs import Price, Unmeasured
 from firsttouch.model.kernels import (
     BANDWIDTH,
+    NO_SETTINGS,
     KernelPoint,
     KernelProfile,
     KernelProfiles,
@@ -45,6 +46,7 @@ from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.program.declarations import Params
 from firsttouch.program.dry_run import Declares, program_of
+from firsttouch.program.phase_threads import USUAL_THREADS
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.reading import Results, has_results, load_results
@@ -61,6 +63,8 @@ TimeOfPoint: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
 """What was measured at a point, and the bytes that are declared for it."""
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 COMMON_SIZE = 256 << 20
+LEAST_SIZE = 16 << 20
+"""Of runs that say how times grow with the size: in smaller ones launches decide."""
 IDLE = 0.01
 """If the CPU declares less than this part of the bytes of the kernels, what it computes between them does not count."""
 SAME_TIME = 0.03
@@ -101,8 +105,8 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, DeclaringApp]) -
     for run in runs:
         devices[run.name] = _device(run)
         for source, records in run.applications.items():
-            for (name, _), point_records in _by_point(records, run.device.name).items():
-                if name in apps and (point := _point_from(run.name, source, apps[name], point_records)):
+            for name, point_records in _by_point(records, run.device.name, apps):
+                if point := _point_from(run.name, source, apps[name], point_records):
                     found.setdefault(name, []).append(point)
     kept = {name: _points(points) for name, points in sorted(found.items())}
     profiles = {name: KernelProfile(digest_of(apps[name]), tuple(points)) for name, points in kept.items() if points}
@@ -195,16 +199,32 @@ def _rate(price: Price) -> float:
     return COMMON_SIZE / price.of(COMMON_SIZE).value
 
 
-def _by_point(records: Iterable[Record], device: str) -> dict[tuple[str, str], list[Record]]:
-    """Plain runs of applications, without events, by application and parameters."""
-    by_point: dict[tuple[str, str], list[Record]] = {}
+def _by_point(
+    records: Iterable[Record], device: str, apps: Mapping[str, DeclaringApp]
+) -> list[tuple[str, list[Record]]]:
+    """Plain runs of applications, without events, with their names: those with the same parameters and settings."""
+    by_point: dict[tuple[str, str, str], list[Record]] = {}
     for r in measured(records):
         name, events = r.factors.get("app"), r.factors.get("events", "off")
-        more = {n: v for n, v in r.factors.items() if n not in PLAIN_FACTORS}
-        plain = events == "off" and more.items() <= ALONE.items()
-        if r.device == device and isinstance(name, str) and plain:
-            by_point.setdefault((name, str(sorted(r.parameters.items()))), []).append(r)
-    return by_point
+        if r.device != device or not isinstance(name, str) or name not in apps or events != "off":
+            continue
+        usual = _usual_settings(apps[name])
+        known = PLAIN_FACTORS | usual.keys() | tiny_of(apps[name]).keys()
+        more = {n: v for n, v in r.factors.items() if n not in known}
+        if more.items() <= ALONE.items():
+            key = (name, str(sorted(r.parameters.items())), str(_unusual(r.factors, usual)))
+            by_point.setdefault(key, []).append(r)
+    return [(name, same) for (name, _, _), same in by_point.items()]
+
+
+def _usual_settings(app: DeclaringApp) -> Mapping[str, str]:
+    """The settings that decide what an application computes, and by how many threads, with their usual values."""
+    options: Mapping[str, Sequence[str]] = getattr(app, "options", {})
+    return {**{name: values[0] for name, values in options.items()}, **USUAL_THREADS}
+
+
+def _unusual(settings: Mapping[str, object], usual: Mapping[str, str]) -> dict[str, str]:
+    return {name: str(settings[name]) for name, value in usual.items() if settings.get(name, value) != value}
 
 
 def _uses_device_memory(strategy: Strategy) -> bool:
@@ -228,7 +248,9 @@ def _point_from(device: str, source: str, app: DeclaringApp, records: Sequence[R
     if set(params) != set(tiny_of(app)) or app(params).footprint(params) != any_run.counters.get("footprint_bytes"):
         return None
     rounds = sum(name.startswith("iteration_") and name.endswith("_ms") for name in any_run.counters)
-    program = program_of(app, params, rounds)
+    settings = _unusual(any_run.factors, _usual_settings(app))
+    options = {name: value for name, value in settings.items() if name not in USUAL_THREADS}
+    program = program_of(app, params, rounds, options)
     ns = 1e6 * (_number(device_run, "iterations_ms") or 0.0) or None
     kernel, link, cpu = _declared(program)
     idle = cpu < IDLE * kernel
@@ -238,8 +260,10 @@ def _point_from(device: str, source: str, app: DeclaringApp, records: Sequence[R
     other_bytes += summed(program.initialise, of_agent("gpu"))
     begin_ms = _number(host_run, "phase_initialise_ms") if other_bytes < begin else None
     begin_ns = None if begin_ms is None else _five_digits(begin_ms * 1e6)
-    declared = (kernel, link, cpu, begin)
-    point = KernelPoint(device, source, program.nbytes, rounds, *declared, own_ns, link_ns, cpu_ns, begin_ns)
+    declared, times = (kernel, link, cpu, begin), (own_ns, link_ns, cpu_ns, begin_ns)
+    asked = _number(device_run, "hw_l1_bytes")
+    asked = None if asked is None else _five_digits(asked)
+    point = KernelPoint(device, source, program.nbytes, rounds, *declared, *times, asked, settings)
     return _Found(point, ns if idle else None)
 
 
@@ -278,23 +302,31 @@ def _number(record: Record | None, counter: str) -> float | None:
 
 def _points(found: Sequence[_Found]) -> list[KernelPoint]:
     """The points of an application, with the time of their iterations where it stands for that of kernels."""
-    pairs = [(f.iterations, f.point.kernels) for f in found if f.iterations and f.point.kernels]
-    is_same = all(abs(iterations / kernels - 1) <= SAME_TIME for iterations, kernels in pairs)
+    known = {
+        f.point.footprint: abs(f.iterations / f.point.kernels - 1) for f in found if f.iterations and f.point.kernels
+    }
+
+    def stands(footprint: int) -> bool:
+        """Whether the time of iterations stands for that of kernels, by larger runs, or by the largest."""
+        decisive = [n for n in known if n >= footprint] or [max(known, default=0)]
+        return all(known.get(n, 0.0) <= SAME_TIME for n in decisive)
+
     points = [
         msgspec.structs.replace(f.point, kernels=_five_digits(f.iterations))
-        if is_same and f.iterations and f.point.kernels is None
+        if f.iterations and f.point.kernels is None and stands(f.point.footprint)
         else f.point
         for f in found
     ]
-    kept = [p for p in points if p.kernels or p.link or p.begin]
+    kept = [p for p in points if p.kernels or p.link or p.begin or p.asked]
     return sorted(kept, key=lambda p: (p.device, p.footprint, p.source.rpartition("/")[2]))
 
 
 def _spreads(profiles: Sequence[Sequence[KernelPoint]]) -> dict[Literal["kernels", "link", "cpu"], RateSpread]:
+    usual = [[p for p in points if not p.settings and p.footprint >= LEAST_SIZE] for points in profiles]
     return {
-        "kernels": _spread([(p, lambda p: (p.kernels, p.kernel_bytes)) for p in profiles]),
-        "link": _spread([(p, lambda p: (p.link, p.link_bytes)) for p in profiles]),
-        "cpu": _spread([(p, lambda p: (p.begin, p.begin_bytes)) for p in profiles]),
+        "kernels": _spread([(p, lambda p: (p.kernels, p.kernel_bytes)) for p in usual]),
+        "link": _spread([(p, lambda p: (p.link, p.link_bytes)) for p in usual]),
+        "cpu": _spread([(p, lambda p: (p.begin, p.begin_bytes)) for p in usual]),
     }
 
 
@@ -332,22 +364,17 @@ def _five_digits(number: float) -> float:
 
 
 def kernels_for(
-    app: type[Declares], nbytes: int, platform: Platform, options: Mapping[str, str] | None = None
+    app: type[Declares], nbytes: int, platform: Platform, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Kernels:
     """What the kernels of an application of so many bytes take on a platform: by the runs in the directory that the
-    platform's value `kernels` names, or by the records of this program. options: those of the application that are set.
+    platform's value `kernels` names, or by the records of this program. settings: options of the application,
+    and threads of the CPU, that are set.
 
     Raises:
         NoProfile: they were not measured, not with these options, or the application has changed since.
         MissingValue: the platform lacks the bandwidth of the device or the host's processors, which scale times.
     """
-    usual: Mapping[str, Sequence[str]] = getattr(app, "options", {})
-    for name, value in (options or {}).items():
-        if name in usual and value != usual[name][0]:
-            raise NoProfile(
-                f"the kernels of {app.name} were not measured with {name}={value}, and are not in the times"
-            )
     profiles = known_profiles()
     if platform.has(KERNELS):
         profiles = profiles_of(platform.word(KERNELS), app, platform)
-    return kernels_at(app, nbytes, platform, profiles)
+    return kernels_at(app, nbytes, platform, profiles, _unusual(settings, _usual_settings(app)))

@@ -27,13 +27,15 @@ from firsttouch.model.costs import Assumption, Ground, Price, Time
 from firsttouch.model.platform import Platform
 from firsttouch.program.declarations import Params
 from firsttouch.program.dry_run import Declares, program_of
-from firsttouch.program.program import Block, Item, Launch, Repeat
+from firsttouch.program.phase_threads import CPU_CODE, INITIALISE, USUAL_THREADS
+from firsttouch.program.program import SMALL_LAUNCH, Block, Item, Launch, Repeat
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
 BANDWIDTH, PROCESSORS, CLOCK, UNITS = "device.bandwidth", "host.processors", "device.clock", "device.multiprocessors"
 BUSY = 0.5
 """Kernels that take declared bytes at less than this part of the memory's rate are limited by something else."""
 HARDLY_LONGER = 1.25
+NO_SETTINGS: Mapping[str, str] = {}
 T = TypeVar("T")
 
 
@@ -57,7 +59,9 @@ class KernelPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     source: the directory of the records. rounds: the iterations that it took, or 0. kernels: of all kernels in the
     device's own memory, which declare `kernel_bytes`. link: of all kernels whose buffers are page-locked memory of the
     host, which declare `link_bytes` of those. cpu: what the CPU computes between them, which declares `cpu_bytes`.
-    begin: what the CPU computes in the phase initialise, in memory that is there, which declares `begin_bytes`.
+    begin: what the CPU computes in the phase initialise, in memory that is there, which declares `begin_bytes`. asked:
+    the bytes, not a time, that the kernels ask the first-level caches for. settings: factors that decide what is
+    computed, and by how many threads, where they are not as usual.
     """
 
     device: str
@@ -72,6 +76,8 @@ class KernelPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     link: float | None = None
     cpu: float | None = None
     begin: float | None = None
+    asked: float | None = None
+    settings: dict[str, str] = {}
 
 
 class KernelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +127,9 @@ class Kernels:
     """What an application's kernels take on a device, at one size. None: not measured.
 
     per_byte: ns of a kernel in the device's own memory, for each byte that it declares. cpu_per_byte, begin_per_byte:
-    ns of the CPU's code in the phases compute and initialise, where the memory is its own and there. rounds: the
+    ns of the CPU's code in the phases compute and initialise, where the memory is its own and there. alone_per_byte: of
+    code in the phase compute that is so small that one thread carries it out. asked: the bytes
+    that they ask caches for, for each byte that they declare. rounds: the
     iterations that were measured at the nearest size, for loops that end when data say so. sources: the directories of
     the records.
     """
@@ -130,7 +138,9 @@ class Kernels:
     per_byte: Time | None
     crossings: LinkTraffic | None
     cpu_per_byte: Time | None
+    alone_per_byte: Time | None
     begin_per_byte: Time | None
+    asked: Time | None
     rounds: int
     sources: tuple[str, ...]
     grounds: tuple[Ground, ...]
@@ -152,7 +162,11 @@ class Kernels:
         """ns of the CPU's code in a phase. Raises NoProfile if that was not measured."""
         if not (declared := kernel_bytes(launch)):
             return Time()
-        per_byte = self.begin_per_byte if phase == "initialise" else self.cpu_per_byte
+        if phase == INITIALISE:
+            per_byte = self.begin_per_byte
+        else:
+            by_one = launch.by == "kernel" and launch.threads <= SMALL_LAUNCH
+            per_byte = self.alone_per_byte if by_one else self.cpu_per_byte
         return _require_measured(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
 
 
@@ -230,14 +244,33 @@ def known_profiles() -> KernelProfiles:
     return msgspec.json.decode(FILE.read_bytes(), type=KernelProfiles)
 
 
-def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: KernelProfiles) -> Kernels:
-    """What the kernels of an application of so many bytes take by given profiles. Raises what kernels_for does."""
+def kernels_at(
+    app: type[Declares],
+    nbytes: int,
+    platform: Platform,
+    profiles: KernelProfiles,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> Kernels:
+    """What the kernels of an application of so many bytes take by given profiles. settings: as of KernelPoint. Raises
+    what kernels_for does.
+    """
     profile = profiles.applications.get(app.name)
     if profile is None or not profile.points:
         raise NoProfile(f"the kernels of {app.name} were not measured, and are not in the times")
     if profile.digest != digest_of(app):
         raise NoProfile(f"{app.name} has changed since its kernels were measured, which are not in the times")
-    return _ProfileOnPlatform(platform, profiles, profile).kernels(app.name, nbytes)
+    options = _options(settings)
+    points = tuple(p for p in profile.points if _options(p.settings) == options)
+    if not points:
+        words = " and ".join(f"{name}={value}" for name, value in options.items())
+        raise NoProfile(f"the kernels of {app.name} were not measured with {words}, and are not in the times")
+    profile = msgspec.structs.replace(profile, points=points)
+    return _ProfileOnPlatform(platform, profiles, profile).kernels(app.name, nbytes, settings)
+
+
+def _options(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings that decide what is computed."""
+    return {name: value for name, value in settings.items() if name not in USUAL_THREADS}
 
 
 @dataclass(frozen=True)
@@ -280,16 +313,19 @@ class _ProfileOnPlatform:
             cycles = self.platform.quantity(CLOCK).value * self.platform.quantity(UNITS).value
         return _Scale(memory, device.cycles / cycles if cycles and device.cycles else None)
 
-    def kernels(self, name: str, size: int) -> Kernels:
+    def kernels(self, name: str, size: int, settings: Mapping[str, str]) -> Kernels:
         on_device = self._points(lambda p: p.kernels)
         across = self._points(lambda p: p.link)
-        between = [p for p in self.profile.points if p.cpu]  # of any device, since the hosts' code is the same
-        begin = [p for p in self.profile.points if p.begin]
+        asking = self._points(lambda p: p.asked)
+        between, between_scale = self._by_threads(CPU_CODE, settings, lambda p: p.cpu)
+        begin, begin_scale = self._by_threads(INITIALISE, settings, lambda p: p.begin)
         spreads = self.profiles.spreads
         per_byte = _rate(size, on_device, self._time, spreads["kernels"])
         crossing = _rate(size, across, self._crossing, spreads["link"])
-        cpu = _rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes), spreads["cpu"])
-        begins = _rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes), spreads["cpu"])
+        cpu = _rate(size, between, lambda p: between_scale(p).times((p.cpu or 0.0) / p.cpu_bytes), spreads["cpu"])
+        alone = _rate(size, between, lambda p: _exactly((p.cpu or 0.0) / p.cpu_bytes), spreads["cpu"])
+        begins = _rate(size, begin, lambda p: begin_scale(p).times((p.begin or 0.0) / p.begin_bytes), spreads["cpu"])
+        asked = _rate(size, asking, lambda p: _exactly((p.asked or 0.0) / p.kernel_bytes), RateSpread())
         crossings = None
         if crossing is not None:
             at_most = _hides_link(_nearest_points(size, across))
@@ -297,11 +333,16 @@ class _ProfileOnPlatform:
         points = next(near for p in (on_device, across, begin) if (near := _nearest_points(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
-        return Kernels(name, per_byte, crossings, cpu, begins, rounds, sources, self._grounds(name, points))
+        return Kernels(
+            name, per_byte, crossings, cpu, alone, begins, asked, rounds, sources, self._grounds(name, points)
+        )
 
     def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
-        """The points of the first device for which the value is measured."""
+        """The points of the first device for which the value is measured, where the CPU's threads are as usual if they
+        are at any.
+        """
         measured_points = [p for p in self.profile.points if measured(p)]
+        measured_points = [p for p in measured_points if not p.settings.keys() & USUAL_THREADS] or measured_points
         first = next((name for name in self._order if any(p.device == name for p in measured_points)), None)
         return [p for p in measured_points if p.device == first]
 
@@ -334,11 +375,29 @@ class _ProfileOnPlatform:
             value = max(value / (rate * device.memory), scale.processors)
         return Time(value, min(bounds), max(bounds)).times(rate)
 
-    def _by_cpu(self, point: KernelPoint, ns: float | None, declared: float) -> Time:
-        """The time for a byte of the CPU's code, which the host's processors share, or which is all one's."""
-        processors = self.platform.quantity(PROCESSORS).value
-        part = (self.profiles.devices[point.device].host or processors) / processors
-        return Time(part, min(part, 1.0), max(part, 1.0)).times((ns or 0.0) / declared)
+    def _by_threads(
+        self, name: str, settings: Mapping[str, str], measured: Callable[[KernelPoint], float | None]
+    ) -> tuple[list[KernelPoint], Callable[[KernelPoint], Time]]:
+        """The points of CPU code by as many threads, of any device, since the hosts' code is the same, and how many
+        times as long it takes on the platform. Code by one thread, where all of them were measured, takes as long to as
+        many times as long as they were.
+        """
+        usual, wanted = USUAL_THREADS[name], settings.get(name, USUAL_THREADS[name])
+        points = [p for p in self.profile.points if measured(p)]
+        by_as_many = [p for p in points if p.settings.get(name, usual) == wanted]
+        if wanted == usual:
+            return by_as_many, self._shared
+        if by_as_many:
+            return by_as_many, lambda point: _exactly(1.0)
+        return points, lambda point: Time(self._threads(point), 1.0, self._threads(point))
+
+    def _threads(self, point: KernelPoint) -> float:
+        return self.profiles.devices[point.device].host or self.platform.quantity(PROCESSORS).value
+
+    def _shared(self, point: KernelPoint) -> Time:
+        """Of code that the host's processors share, or which is all one's."""
+        part = self._threads(point) / self.platform.quantity(PROCESSORS).value
+        return Time(part, min(part, 1.0), max(part, 1.0))
 
     def _crossing(self, point: KernelPoint) -> Time:
         """The bytes that cross for each that is declared."""

@@ -12,7 +12,8 @@ from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.program import EVERY_THREAD, RANDOM, SMALL_LAUNCH, Access, Launch, PhaseThreads
+from firsttouch.program.phase_threads import EVERY_THREAD, PhaseThreads
+from firsttouch.program.program import RANDOM, SMALL_LAUNCH, Access, Launch
 from firsttouch.records.schema import DeviceInfo, Machine, as_number
 
 SLICES = 256

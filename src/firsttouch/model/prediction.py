@@ -24,7 +24,8 @@ from firsttouch.model.rules.access_counters import Translation, counters_enabled
 from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
 from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.program import EVERY_THREAD, PhaseThreads, Program
+from firsttouch.program.phase_threads import EVERY_THREAD, PhaseThreads
+from firsttouch.program.program import Program
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.predicted import LEFT_OUT
 from firsttouch.records.schema import DeviceInfo

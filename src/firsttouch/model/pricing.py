@@ -14,8 +14,9 @@ from firsttouch.model.terms import Terms
 from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
+from firsttouch.program.phase_threads import PhaseThreads
 from firsttouch.program.placement import placement
-from firsttouch.program.program import Access, Exchanging, Launch, LoopMark, PhaseThreads, Program
+from firsttouch.program.program import Access, Exchanging, Launch, LoopMark, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared, Replay
 from firsttouch.program.strategies import Strategy, why_not_at_once
@@ -53,9 +54,9 @@ class Computing(Protocol):
         """Add the terms of what the process does together with others; none if it is alone."""
         return
 
-    def crossing(self, access: Access) -> tuple[float, float, float] | None:
-        """How often each byte that a kernel uses in memory of the host crosses the link, with bounds; None if that was
-        not measured.
+    def crossing(self, access: Access, allocator: str) -> tuple[float, float, float] | None:
+        """How often each byte that a kernel uses in memory of the host crosses the link, or leaves memory that no cache
+        holds; with bounds; None if that was not measured.
         """
         ...
 
@@ -393,7 +394,7 @@ class InPlace(Pricing):
         used = [self.prices["remote", "h2d", name]] * step.reads + [self.prices["remote", "d2h", name]] * step.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes * passes).value)
-        crossing = self.computing.crossing(self.access) if self.computing else None
+        crossing = self.computing.crossing(self.access, name) if self.computing else None
         if crossing and self.computing:
             value, low, high = (price.of(nbytes * passes * n) for n in crossing)
             all_passes = time = Time(value.value, low.low, high.high)

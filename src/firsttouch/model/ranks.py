@@ -25,7 +25,8 @@ from firsttouch.model.platform import Platform
 from firsttouch.model.prices import Direction
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.terms import Term
-from firsttouch.program.program import Access, Combine, ExchangeMark, Exchanging, Launch, Messages, PhaseThreads
+from firsttouch.program.phase_threads import PhaseThreads
+from firsttouch.program.program import Access, Combine, ExchangeMark, Exchanging, Launch, Messages
 
 EXCHANGES = "exchanges: "
 """The beginning of the terms of exchanges, from packing to unpacked."""

@@ -115,7 +115,7 @@ class OneMemoryPricing(InPlace):
         except Unmeasured:
             return
         once, nbytes = step.end - step.start, (step.end - step.start) * self.access.passes
-        parts = self.computing.crossing(self.access) if self.computing else None
+        parts = self.computing.crossing(self.access, self.strategy.allocator) if self.computing else None
         value, _, most = (self._longer(slow, usual, once, nbytes * part) for part in parts or (1.0, 1.0, 1.0))
         time = Time(value.value, 0.0, most.high)
         self._add(f"use of {self.strategy.allocator} memory by the GPU", slow, nbytes, time)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -20,8 +20,6 @@ from firsttouch.program.declarations import Agent, ArraySides, Declaration, Role
 SCHEMA: Final = "firsttouch-program/1"
 SMALL_LAUNCH = 4096
 """Items up to which one CPU thread is faster than waking all of them."""
-INITIALISE, COMPUTE = "initialise", "compute"
-"""The phases in which the CPU's code runs."""
 RANDOM = "random"
 """The spread of an access that takes all bytes in no order."""
 SEQUENCE = "sequence"
@@ -31,19 +29,6 @@ Certainty: TypeAlias = Literal["exact", "assumed"]
 CopiedWay: TypeAlias = Literal["h2d", "d2h", "d2d", "fill"]
 LONGEST_BODY = 64
 """The most items of a repeat that is found without being told that a loop begins."""
-
-
-class PhaseThreads(NamedTuple):
-    """How many threads of the CPU carry out its code in each phase; 0: all."""
-
-    initialise: int = 0
-    compute: int = 0
-
-    def of(self, phase: str) -> int:
-        return {INITIALISE: self.initialise, COMPUTE: self.compute}.get(phase, 0)
-
-
-EVERY_THREAD = PhaseThreads()
 
 
 class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from firsttouch.apps import all_apps
-from firsttouch.harness.cpu_threads import threads_of
 from firsttouch.harness.placements import placement_of
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import stated_settings
 from firsttouch.program.dry_run import program_of
+from firsttouch.program.phase_threads import threads_of
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.factors import Factors
 from firsttouch.records.schema import PARAMETER, Machine, Record

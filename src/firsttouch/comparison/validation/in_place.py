@@ -81,7 +81,7 @@ def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: 
         profiles, applications={app.name: KernelProfile(profile.digest, other_points)}
     )
     try:
-        kernels = kernels_at(app, point.footprint, machine, held_profiles)
+        kernels = kernels_at(app, point.footprint, machine, held_profiles, point.settings)
         link = PlatformPrices(machine)["remote", "h2d", common_allocator("page-locked")]
         predicted = kernels.in_place(point.kernel_bytes, point.link_bytes, link)
     except NoProfile:

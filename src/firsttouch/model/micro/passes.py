@@ -26,7 +26,8 @@ from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.program import steps
 from firsttouch.program.guidance import NONE, READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
-from firsttouch.program.program import EVERY_THREAD, SMALL_LAUNCH, Access, Block, Launch, Program
+from firsttouch.program.phase_threads import EVERY_THREAD
+from firsttouch.program.program import SMALL_LAUNCH, Access, Block, Launch, Program
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, Scalar
 
@@ -228,7 +229,7 @@ class _PassTime(Computing):
             time = Time(time.value, time.low, time.high + (crossed.high if self.updates else 0.0))
             pricing.terms.add(PASSES, "passes", self.price, self.nbytes, time)
 
-    def crossing(self, access: Access) -> None:
+    def crossing(self, access: Access, allocator: str) -> None:
         return None
 
 
