@@ -360,6 +360,22 @@ def of_each_once(text: Text) -> Text:
     return lambda directories: text(each_once(directories))
 
 
+def swaps(directories: Sequence[Directory]) -> str:
+    """How much longer atomic additions of doubles take than of integers, on one word that threads of the CPU share."""
+    rows = []
+    for directory in directories:
+        rates = {
+            (r.factors["type"], r.factors["cpu_threads"]): number_of(r, "median") or 0.0
+            for r in directory.records
+            if r.status == "ok" and r.factors["elements"] == 1 and r.device == "cpu"
+        }
+        model = str(directory.results.machine.facts["cpu"]["model"])
+        for threads in sorted(int(str(n)) for kind, n in rates if kind == "u64"):
+            integers, doubles = rates["u64", threads], rates["f64", threads]
+            rows.append([model, str(threads), digits(integers), digits(doubles), f"{integers / doubles:.2f}"])
+    return table(["processor", "threads", "integers, M/s", "doubles, M/s", "ratio"], rows)
+
+
 TEXTS: Mapping[str, Text] = {
     "advice": advice,
     "catalogue": catalogue,
@@ -369,5 +385,6 @@ TEXTS: Mapping[str, Text] = {
     "means": of_each_once(means),
     "memory": of_each_once(memory),
     "summary": summary,
+    "swaps": swaps,
     "um-apps": um_apps.gpu_times,
 }

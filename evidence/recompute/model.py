@@ -154,6 +154,8 @@ def experiments(directories: Sequence[Directory]) -> str:
         experiment = find_experiment(record.experiment)
         if experiment is None or record.summary is None or record.status != "ok" or record.device not in names:
             continue
+        if record.unit == "instructions":  # of another assembler
+            continue
         factors = Factors(record.factors)
         try:
             point = Point(record.experiment, names[record.device], factors)

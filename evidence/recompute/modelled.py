@@ -31,7 +31,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number, format_size
 from firsttouch.cli.main import parser
 from firsttouch.comparison.reproducing import on_device
-from firsttouch.comparison.validation.in_place import judged_in_place
+from firsttouch.comparison.validation.in_place import FARTHEST, judged_in_place
 from firsttouch.comparison.validation.points import predicted
 from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow
 from firsttouch.comparison.validation.targets import figures_of, judged_targets
@@ -250,7 +250,8 @@ def in_place(validated: Sequence[ValidatedPlatform]) -> str:
     """How right profiles of kernels are about memory of the host."""
     judged = judged_in_place()
     said = (
-        f"Kernels in page-locked memory of the host, from profiles of other sizes and visits: {len(judged.runs)} runs "
+        f"Kernels in page-locked memory of the host, from profiles of other visits and of sizes that are at most "
+        f"{FARTHEST} times as large or as small: {len(judged.runs)} runs "
         f"of {len({run.application for run in judged.runs})} applications, a median error of "
         f"{format_number(100 * judged.error, 2)} %, {format_number(100 * judged.within, 2)} % within a factor of two."
     )

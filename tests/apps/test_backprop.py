@@ -34,6 +34,11 @@ def test_wrong_kernel_is_detected(before: str, after: str) -> None:
     assert_detected(Backprop, before, after)
 
 
+@pytest.mark.parametrize("reduction", Backprop.options["reduction"])
+def test_both_reductions_are_right(reduction: str) -> None:
+    assert run_tiny(Backprop, options={"reduction": reduction}).error == ""
+
+
 def test_forward_pass_that_overwrites_the_weights_is_detected() -> None:
     """The original does this. Only a copy before the next kernel hides it."""
     assert_detected(

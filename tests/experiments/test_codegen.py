@@ -14,10 +14,13 @@ from tests.base.compilers import skip_missing_compiler
 from tests.calls import call
 from tests.findings import claims
 
+from firsttouch.base.errors import NotModelled
 from firsttouch.engine.values import parse_value
 from firsttouch.experiments.codegen import COMPILED_FOR, OPERATIONS, Codegen
+from firsttouch.experiments.contract.base import Measurement, Point
+from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import DeviceInfo, Factors, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
@@ -167,3 +170,42 @@ def test_targets_are_named_as_their_compilers_spell_them() -> None:
     for name in ("sm_9", "gfx", "gfx942;ls", "SM_90", "gfx942:", "sm_90 ", "sm_90\n"):
         with pytest.raises(ValueError, match="no such name"):
             parse_value(target, name)
+
+
+@pytest.mark.parametrize(
+    ("platform", "operation", "expected"),
+    [
+        ("mi300a", "add_f64_system", "native"),
+        ("mi300a-node", "add_u64_device", "native"),
+        ("mi250x", "add_f64_system", "loop"),
+        ("h200-pcie", "add_f64_device", "native"),
+        ("gh200", "load_uncached", "bypasses the first level"),
+    ],
+)
+def test_a_modelled_gpu_has_the_code_that_was_compiled_for_its_target(
+    platform: str, operation: str, expected: str
+) -> None:
+    predicted = predict(platform, operation)
+    assert predicted.counters["made"] == expected
+    assert " for " in str(predicted.counters["read_from"])
+    assert predicted.samples[0] > 1
+
+
+def test_a_modelled_processor_adds_doubles_in_a_loop() -> None:
+    assert predict("mi300a", "add_f64_system", of_host=True).counters["made"] == "loop"
+    assert predict("kaveri", "add_u64_system", of_host=True).counters["made"] == "native"
+
+
+@pytest.mark.parametrize(
+    ("platform", "of_host", "says"),
+    [("kaveri", False, "instruction set is not stated"), ("gh200", True, "aarch64"), ("p9-volta", True, "ppc64le")],
+)
+def test_code_that_nobody_read_is_not_predicted(platform: str, of_host: bool, says: str) -> None:
+    with pytest.raises(NotModelled, match=says):
+        predict(platform, "add_u64_device", of_host=of_host)
+
+
+def predict(name: str, operation: str, *, of_host: bool = False) -> Measurement:
+    platform = load_platform(name)
+    device = platform.host if of_host else platform.device
+    return Codegen().predict(Point("codegen", device.name, Factors({"operation": operation})), platform)

@@ -8,6 +8,7 @@ from firsttouch.apps import all_apps
 from firsttouch.base.errors import Unsupported
 from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.harness.experiment import Application
+from firsttouch.model.computing import CPU_CODE
 from firsttouch.model.costs import assumptions
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.records.predicted import LEFT_OUT
@@ -89,6 +90,35 @@ def test_one_thread_takes_longer_to_initialise(strategy: str) -> None:
     one, all_threads = (predicted("hotspot", strategy, initialise=who).counters for who in ("single", "parallel"))
     assert 4 < one["phase_initialise_ms"] / all_threads["phase_initialise_ms"] < 17
     assert one["phase_compute_ms"] == all_threads["phase_compute_ms"]
+
+
+@pytest.mark.parametrize(("app", "times"), [("kmeans", (3, 16)), ("streamcluster", (1.3, 16))])
+def test_one_thread_takes_longer_for_what_the_cpu_computes_between_kernels(app: str, times: tuple[int, int]) -> None:
+    """Both were measured: what one thread takes is not assumed to be so many times what all take."""
+    one, all_threads = (predicted(app, "pinned", cpu_code=who) for who in ("single", "parallel"))
+    ms = [sum(t.ms for t in each.terms if t.what == CPU_CODE and t.phase == "compute") for each in (one, all_threads)]
+    assert times[0] < ms[0] / ms[1] <= times[1]
+    assert one.counters["phase_initialise_ms"] == all_threads.counters["phase_initialise_ms"]
+
+
+def test_an_option_is_priced_by_runs_with_it() -> None:
+    """backprop adds up as the original, by one thread: what that takes does not follow from runs without it."""
+    ms = {
+        word: sum(t.ms for t in predicted("backprop", "pinned", reduction=word).terms if t.what == CPU_CODE)
+        for word in ("units", "blocks")
+    }
+    assert ms["units"] > 2 * ms["blocks"]
+
+
+@pytest.mark.parametrize("app", ["srad", "bfs", "streamcluster"])
+def test_kernels_move_what_they_ask_for_where_no_cache_holds_it(app: str) -> None:
+    """A TK1 caches managed memory in L2 and page-locked memory nowhere."""
+    tk1 = load_platform("tk1")
+    pinned = predicted(app, "pinned", platform=tk1, size="default")
+    (uncached,) = [t for t in pinned.terms if t.what == "use of pinned memory by the GPU" and t.phase == "compute"]
+    assert uncached.ms > 0
+    managed = predicted(app, "managed", platform=tk1, size="default")
+    assert not any("memory by the GPU" in t.what and t.ms > uncached.ms for t in managed.terms)
 
 
 def test_iterations_are_those_of_the_timed_loop() -> None:

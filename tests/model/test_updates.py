@@ -44,13 +44,15 @@ def test_in_memory_cpu_threads_do_not_meet() -> None:
     assert all_threads == pytest.approx(MOST_CPU * one, rel=0.01)
 
 
-def test_doubles_cost_the_cpu_more_the_more_threads_meet_and_the_gpu_nothing() -> None:
-    ratios = [
-        rate(elements=SMALL, cpu_threads=threads) / rate(elements=SMALL, cpu_threads=threads, type="f64")
-        for threads in (1, 2, 8, MOST_CPU)
-    ]
-    assert ratios[0] > 1
-    assert all(few < more for few, more in pairwise(ratios))
+@pytest.mark.parametrize("threads", [3, 8, 16, MOST_CPU])
+def test_a_loop_on_one_word_takes_its_line_three_times_however_many_threads_want_it(threads: int) -> None:
+    """On Xeons and EPYCs 2 to 32 threads measured 2.3 to 3.3 times as long (evidence/sharing.md)."""
+    integers, doubles = (rate(elements=SMALL, cpu_threads=threads, type=kind) for kind in ("u64", "f64"))
+    assert integers / doubles == pytest.approx(3, rel=0.1)
+
+
+def test_doubles_cost_the_gpu_nothing_and_a_single_thread_little() -> None:
+    assert 1 < rate(elements=SMALL, cpu_threads=1) / rate(elements=SMALL, cpu_threads=1, type="f64") < 1.3
     assert rate(gpu_threads=MOST_GPU, type="f64") == rate(gpu_threads=MOST_GPU)
 
 

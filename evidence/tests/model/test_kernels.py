@@ -18,6 +18,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import solve
 from firsttouch.model import kernel_records, kernels
 from firsttouch.model.kernels import KernelProfiles, Kernels, NoProfile, known_profiles
+from firsttouch.model.micro import code
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.what_if import with_kernels
 from firsttouch.program.dry_run import program_of
@@ -52,6 +53,12 @@ def test_the_profiles_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) 
     assert recompute(monkeypatch).generated() == Path(str(kernels.FILE)).read_bytes(), (
         "run: python evidence/recompute/kernels.py"
     )
+
+
+def test_the_code_of_targets_is_that_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "evidence/recompute")
+    made = load_script(ROOT / "evidence/recompute/code.py")
+    assert made.generated() == Path(str(code.FILE)).read_bytes(), "run: python evidence/recompute/code.py"
 
 
 @pytest.mark.parametrize("name", sorted(known_profiles().applications))

@@ -18,6 +18,8 @@ from firsttouch.model.kernels import KernelPoint, KernelProfile, KernelProfiles,
 from firsttouch.model.platform import Platform, load_platform, platform_names
 from firsttouch.model.platform_prices import PlatformPrices
 
+FARTHEST = 32
+"""How far, as a factor, sizes may be apart from which a run is predicted."""
 SAME_SIZE = 0.1
 """Footprints that differ by at most this part are of one size."""
 TWICE = 2.0
@@ -76,7 +78,11 @@ def judged_in_place() -> JudgedInPlace:
 def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: Platform) -> RunInPlace | None:
     """Predicts a point from the others; None if nothing was measured at another size in another visit."""
     profile = profiles.applications[app.name]
-    other_points = tuple(p for p in profile.points if p.source != point.source and not _alike(p, point))
+    other_points = tuple(
+        p
+        for p in profile.points
+        if p.source != point.source and not _alike(p, point) and _within(p.footprint, point.footprint)
+    )
     held_profiles = msgspec.structs.replace(
         profiles, applications={app.name: KernelProfile(profile.digest, other_points)}
     )
@@ -88,6 +94,11 @@ def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: 
         return None
     title = profiles.devices[point.device].title
     return RunInPlace(app.name, point.footprint, title, predicted, point.link or 0.0)
+
+
+def _within(footprint: int, other: int) -> bool:
+    """Whether one size is at most FARTHEST times the other."""
+    return footprint <= FARTHEST * other and other <= FARTHEST * footprint
 
 
 def _alike(a: KernelPoint, b: KernelPoint) -> bool:
