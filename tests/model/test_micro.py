@@ -343,3 +343,46 @@ def test_every_point_has_a_time_or_a_reason(name: str) -> None:
                 predictions += 1
                 assert 0 <= (measurement.low or 0) <= measurement.samples[0] <= (measurement.high or math.inf)
     assert predictions > 20
+
+
+TURNS = {"method": "shared", "allocator": "managed", "kernel": "store", "advice": "none", "operation": "read",
+         "size": 8}  # fmt: skip
+
+
+def turn_us(platform: str = "h200-x2", **factors: Any) -> float:
+    found, machine = find_experiment("exchange"), load_platform(platform)
+    assert found is not None
+    point = Point("exchange", machine.device.name, Factors({"turns": 100, "gap_us": 0, **TURNS, **factors}))
+    return float(found.predict(point, machine).samples[0])
+
+
+@pytest.mark.parametrize(("turns", "gap_us"), [(10, 0), (30, 0), (100, 0), (100, 100), (100, 1000)])
+def test_turns_over_managed_memory_follow_from_the_rules_with_the_time_at_which_each_happens(
+    turns: int, gap_us: int
+) -> None:
+    """Naps of thrashing pages, then pages pinned to the CPU; if turns are rare, a fault of each agent in each."""
+    asked = {**TURNS, "turns": turns, "gap_us": gap_us}
+    records = load_results(RESULTS / "h200-x2-quick").records
+    measured = next(r for r in records if r.experiment == "exchange" and r.factors == asked and r.summary)
+    assert measured.summary is not None
+    assert turn_us(turns=turns, gap_us=gap_us) == pytest.approx(measured.summary.median, rel=0.4)
+
+
+def test_turns_by_copies_take_a_launch_and_each_copy() -> None:
+    read, update = (turn_us(method="copied", allocator="pinned", operation=word) for word in ("read", "update"))
+    assert turn_us(method="launched", allocator="device") < read < update
+
+
+@pytest.mark.parametrize(
+    ("factors", "says"),
+    [
+        ({"size": 65536}, "turns over several pages"),
+        ({"advice": "preferred"}, "advice=preferred"),
+        ({"method": "prefetched"}, "method=prefetched"),
+        ({"kernel": "atomic"}, "exchange.atomic.managed"),
+        ({"platform": "h200-pcie"}, "launched"),
+    ],
+)
+def test_turns_that_no_rule_covers_name_what_is_missing(factors: dict[str, Any], says: str) -> None:
+    with pytest.raises(Unsupported, match=says):
+        turn_us(**factors)

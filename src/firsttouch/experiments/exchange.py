@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.base.errors import Unsupported
+from firsttouch.base.errors import NotModelled, Unsupported
 from firsttouch.experiments.contract.base import Experiment, Factor, Meaningless, Measurement, Planning, Point
-from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.contract.common import BASE_PAGE, KiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.contract.modelled import known_prices, predicted, usual_only
 from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take, varied_from
 from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.migration import measured_allocators
@@ -18,6 +20,8 @@ from firsttouch.machine.allocators.properties import (
     role,
     shared_or_main_allocator,
 )
+from firsttouch.model.micro.turns import turns
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.figures import Bar, Line
@@ -25,6 +29,9 @@ from firsttouch.records.findings import Claim, Finding, are_alike, compare_media
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.statistics import group_by
 from firsttouch.workers.session import Session
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 METHODS = {
     "shared": "the CPU uses the memory of the kernel",
@@ -221,6 +228,24 @@ class Turns(Experiment):
             stop=session.stop(),
         )
         return Measurement.of(outcome, counters={"case": case_of(point.factors, session.info), "updates": updates})
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, advice="none")
+        if point.size("size") > BASE_PAGE:
+            raise NotModelled("turns over several pages")
+        with known_prices():
+            return predicted(
+                turns(
+                    PlatformPrices(platform),
+                    method=point.text("method"),
+                    allocator=point.text("allocator"),
+                    by_groups=point["kernel"] == "atomic",
+                    count=point.count("turns"),
+                    gap=point.count("gap_us") * 1e3,
+                    nbytes=point.size("size"),
+                    both_ways=point["operation"] == "update",
+                )
+            )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         usual = [r for r in records if all(r.factors.get(name) == BASE[name] for name in ("advice", "gap_us"))]

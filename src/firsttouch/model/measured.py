@@ -86,6 +86,7 @@ class MeasuredPrices(Prices):
             "own_pass": self._own_pass,
             "gpu_batches": self._gpu_batches,
             "placements": self._placement,
+            "launched": self._launched,
             "exchange": lambda kernel, allocator: self.exchange(allocator, by_groups=kernel == ATOMIC).turns,
             "exchange_gap": self._exchange_gap,
             "stream": self._stream,
@@ -332,6 +333,15 @@ class MeasuredPrices(Prices):
         used, since turns take about as long.
         """
         return self._once(("exchange", allocator, by_groups), lambda: self._exchange(allocator, by_groups))
+
+    def _launched(self) -> Price:
+        """A launch for which the CPU waits, where the fewest bytes are used."""
+        rows = sorted(self._find("launch"), key=median_of)[:1]
+        if not rows:
+            raise self._missing("launch")
+        s = rows[0].summary
+        assert s is not None
+        return Price((1.0,), (Time(s.median * 1e3, s.ci_low * 1e3, s.ci_high * 1e3),), _keys(rows))
 
     def _exchange(self, allocator: str, by_groups: bool) -> ExchangePrice:
         kernel = ATOMIC if by_groups else "store"

@@ -320,6 +320,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("eviction.<allocator>", "price", "pages that leave the GPU's memory because others need it"),
     _P("advise.<advice>.<allocator>", "price", "call that gives advice about memory whose pages are on the CPU"),
     _P("placements.<advice>.<allocator>", "price", "all passes of migration over data that start on the CPU"),
+    _P("launched", "price", "launch of a kernel for which the CPU waits, from the call until the CPU goes on"),
     _P("exchange.<turn>.<allocator>", "price", "turns of a kernel and the CPU over a small block, by their number"),
     _P("exchange_gap.<turn>.<allocator>", "price", "one of many turns, by the ns from one to the next"),
     _P("exchange_updates.<allocator>", "count", "updates by atomics in each turn of these turns"),

@@ -22,7 +22,7 @@ Direction: TypeAlias = Literal["h2d", "d2h"]
 Call: TypeAlias = Literal["allocate", "free"]
 
 PriceName: TypeAlias = (
-    Literal["host_copy", "usual_pass"]
+    Literal["host_copy", "usual_pass", "launched"]
     | tuple[Literal["copy", "lone_copy", "remote"], Direction, str]
     | tuple[Literal["allocation"], Call, str]
     | tuple[Literal["touched_free", "uncached"], Agent, str]
