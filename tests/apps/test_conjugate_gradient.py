@@ -9,6 +9,7 @@ from firsttouch.apps.conjugate_gradient import ConjugateGradient
 from firsttouch.harness import measure
 from firsttouch.harness.app import solve
 from firsttouch.harness.random import uniform_f32
+from firsttouch.program.dry_run import program_of
 from firsttouch.program.execution.workspace import Workspace
 from firsttouch.program.strategies import STRATEGIES
 
@@ -92,3 +93,11 @@ def test_its_scalars_are_shared_or_copied_and_its_matrix_ends_on_the_cpu(copied:
     ends = [a.name for a in app.arrays.values() if a.declaration.ends_on == "cpu"]
     assert ends == ["starts", "columns", "values", "x"]
     assert [a.name for a in app.arrays.values() if a.declaration.is_result] == ["x"]
+
+
+def test_fixed_steps_go_on_after_the_residual_has_vanished() -> None:
+    """After some 40 steps the residual is zero in f32, and so is what is divided by it."""
+    assert run_tiny(ConjugateGradient, options={"until": "steps"}).error == ""
+    tiny = ConjugateGradient.sizes["tiny"]
+    fixed = program_of(ConjugateGradient, tiny, options={"until": "steps"})
+    assert fixed.launches >= 50 * tiny["iterations"]

@@ -123,3 +123,8 @@ def test_sizes() -> None:
     assert found["n"] == 40 * 512 - 6
     assert FftConvR2C.footprint(found) > 0.95 * 2**33
     assert FftConvR2C.declarations({"n": 8000, "iterations": 1})[2].shape == (8192, 8192)
+
+
+@pytest.mark.parametrize("app", [FftConvFused, FftConvC2C, FftConvR2C])
+def test_padded_data_that_the_cpu_cleared_changes_no_result(app: type[App]) -> None:
+    assert run_tiny(app, options={"start": "original"}).error == ""

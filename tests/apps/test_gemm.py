@@ -93,3 +93,7 @@ def test_errors_larger_than_rounding_are_detected(change: str, products: int, mo
         return contents[array]
 
     assert bool(app.check(view)) == (change != "nothing")
+
+
+def test_what_the_cpu_wrote_before_changes_no_result() -> None:
+    assert run_tiny(Gemm, options={"start": "original"}).error == ""

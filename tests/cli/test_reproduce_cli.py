@@ -12,6 +12,9 @@ from tests.texts import assert_states
 
 import firsttouch
 from firsttouch.base.errors import UsageError
+from firsttouch.comparison.reproducing import values_of_part
+from firsttouch.records.reading import load_results
+from firsttouch.records.reproduced import Reproduced
 
 
 def test_the_papers_and_their_figures_are_listed() -> None:
@@ -128,3 +131,19 @@ def test_a_report_can_be_left_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert not (out / "report.html").exists()
     assert str(out) in done.stdout
+
+
+def test_the_mean_and_the_deviation_of_measurements_stand_beside_their_median() -> None:
+    results = load_results(Path(__file__).parents[2] / "results/h100-quick")
+    call_of, ratio = (v for v in values_of_part(results, Reproduced("mi300a-upm", "Fig. 6")) if "hipmalloc" in v.row)
+    assert call_of.deviation is not None
+    assert call_of.mean == pytest.approx(call_of.value, rel=0.2)
+    assert 0 < call_of.deviation < call_of.value
+    assert (ratio.unit, ratio.mean) == ("times", None)
+
+
+def test_a_prediction_has_no_deviation(tmp_path: Path) -> None:
+    call("reproduce", "mi300a-upm", "2", "--device", "model:mi300a", "--out", tmp_path / "out")
+    values = values_of_part(load_results(tmp_path / "out"), Reproduced("mi300a-upm", "Fig. 2"))
+    assert values
+    assert all(v.deviation is None for v in values)

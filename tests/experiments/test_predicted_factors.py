@@ -20,7 +20,7 @@ from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.records.schema import DeviceInfo, Factors, Point, Scalar
 
-PLATFORMS = ("h200-pcie", "gh200", "mi300a", "mi250x", "mi300a-node")
+PLATFORMS = ("h200-pcie", "gh200", "mi300a", "mi250x", "mi300a-node", "h100-pcie")
 MODELLED = [name for name, each in all_experiments().items() if type(each).predict is not Experiment.predict]
 DRAWN = 0.4
 """The part of the points of the preset that is drawn."""
@@ -109,17 +109,21 @@ def test_a_factor_changes_predictions_or_is_stated_to_be_without_effect(name: st
 
 @pytest.mark.slow
 def test_a_setting_of_an_application_changes_predictions_or_is_stated_to_be_without_effect() -> None:
-    application, found = Application(all_apps()["srad"]), dict[str, bool]()
-    settings = {factor.name: factor for factor in application.optional_factors() if factor.kind in ("choice", "count")}
-    for machine in map(load_platform, ("gh200", "mi300a")):
-        for strategy in ("explicit", "managed", "managed+both", "system", "unified"):
-            factors = Factors({"app": "srad", "strategy": strategy, "size": 1 << 30})
-            for name, setting in settings.items():
-                point = Point("app", machine.device.name, factors | {name: setting.values[0]})
-                for other in others([setting], name, setting.values[0]) if not found.get(name) else ():
-                    if (changed := changes(application, point, machine, name, other)) is not None:
-                        found[name] = found.get(name, False) or changed
-    stated = {*application.without_effect, *application.not_followed}
+    """Of srad, or of kmeans, whose CPU computes between kernels."""
+    found, stated = dict[str, bool](), set[str]()
+    for name_of_app in ("srad", "kmeans"):
+        application = Application(all_apps()[name_of_app])
+        stated |= {*application.without_effect, *application.not_followed}
+        optional = application.optional_factors()
+        settings = {factor.name: factor for factor in optional if factor.kind in ("choice", "count")}
+        for machine in map(load_platform, ("gh200", "mi300a")):
+            for strategy in ("explicit", "managed", "managed+both", "system", "unified"):
+                factors = Factors({"app": name_of_app, "strategy": strategy, "size": 1 << 30})
+                for name, setting in settings.items():
+                    point = Point("app", machine.device.name, factors | {name: setting.values[0]})
+                    for other in others([setting], name, setting.values[0]) if not found.get(name) else ():
+                        if (changed := changes(application, point, machine, name, other)) is not None:
+                            found[name] = found.get(name, False) or changed
     assert {name for name, changed in found.items() if not changed} <= stated
 
 

@@ -110,6 +110,14 @@ def test_an_option_is_priced_by_runs_with_it() -> None:
     assert ms["units"] > 2 * ms["blocks"]
 
 
+@pytest.mark.parametrize("app", ["gemm", "fft_conv_r2c"])
+def test_what_the_cpu_wrote_before_has_to_reach_the_gpu_in_managed_memory(app: str) -> None:
+    """The option changes no kernel, so that the profile holds."""
+    needed, original = (predicted(app, "managed", start=word) for word in ("needed", "original"))
+    assert original.counters["gpu_ms"] > 1.05 * needed.counters["gpu_ms"]
+    assert not any("start=original" in text for term in original.terms for text in assumptions(term.grounds))
+
+
 @pytest.mark.parametrize("app", ["srad", "bfs", "streamcluster"])
 def test_kernels_move_what_they_ask_for_where_no_cache_holds_it(app: str) -> None:
     """A TK1 caches managed memory in L2 and page-locked memory nowhere."""

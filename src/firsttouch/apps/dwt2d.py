@@ -37,6 +37,7 @@ class Dwt2d(WithFiles, App):
     }
     grows = "cols"
     options = {"wavelet": ("5/3", "9/7"), "files": FILES}
+    same_kernels = ("files",)
     rows: int
     cols: int
     levels: int

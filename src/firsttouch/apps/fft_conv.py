@@ -20,16 +20,20 @@ SIDE = fft.SIDE
 
 
 class _FftConv(App):
-    """Convolution of n x n digits with 7 x 6 taps, with clamped borders."""
+    """Convolution of n x n digits with 7 x 6 taps, with clamped borders. With start=original the CPU clears the padded
+    data before, as the managed originals do.
+    """
 
     source = "um-apps (Chien et al., MCHPC 2019), convolutionFFT2D"
     pattern = "large GPU-only buffers, each swept a few times"
     sizes = {"tiny": {"n": 260, "iterations": 2}, "default": {"n": 8000, "iterations": 1}, "bytes": {"iterations": 10}}
-    options = {"library": ("auto", "own")}
+    options = {"library": ("auto", "own"), "start": um_apps.START}
+    same_kernels = ("start",)
     real: ClassVar[bool] = False  # whether a library transforms real data
     n: int
     iterations: int
     library: str
+    start: str
 
     data = buffer(f32, "n", "n", role="input", starts_on="cpu")
     taps = buffer(f32, DOWN, ACROSS, role="input", starts_on="cpu")
@@ -60,6 +64,8 @@ class _FftConv(App):
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         for array in (self.data, self.taps):
             cpu.launch("fill_digits", array, array.nbytes // 4, array.key, over=array.nbytes // 4, writes=[array])
+        if self.start == um_apps.ORIGINAL:
+            cpu.fill(self.padded, 0)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         points = self.side**2

@@ -20,7 +20,7 @@ UNIT = 2.0**-24  # roundoff of f32
 
 
 class Gemm(App):
-    """C = A B in f32. A is n x n; B and C are `wide` times as wide."""
+    """C = A B in f32. A is n x n; B and C are `wide` times as wide. With start=original the CPU writes C too before."""
 
     name = "gemm"
     source = "um-apps (Chien et al., MCHPC 2019), matrixMul, with random matrices"
@@ -31,11 +31,13 @@ class Gemm(App):
         "bytes": {"wide": 1, "iterations": 3},
     }
     tiled = ("a", "c")
-    options = {"library": ("auto", "own")}
+    options = {"library": ("auto", "own"), "start": um_apps.START}
+    same_kernels = ("start",)
     n: int
     wide: int
     iterations: int
     library: str
+    start: str
 
     a = buffer(f32, "n", "n", role="input", starts_on="cpu")
     b = buffer(f32, "n", "n * wide", role="input", starts_on="cpu")
@@ -51,6 +53,8 @@ class Gemm(App):
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         cpu.uniform(self.a, -1, 1)
         cpu.uniform(self.b, -1, 1)
+        if self.start == um_apps.ORIGINAL:
+            cpu.fill(self.c, 0)
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         depth, cols = self.n, self.n * self.wide

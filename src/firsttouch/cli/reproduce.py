@@ -351,11 +351,21 @@ def _show_values(values: Sequence[ReproducedValue]) -> None:
         table.add_row(
             "differs" if value.differs else "",
             f"{value.qualifier} {stated}".strip(),
-            quantity(value.value, value.unit),
+            _with_mean(value),
             value.says + (f" ({value.conditions})" if value.conditions else ""),
         )
     print_stdout("")
     Console().print(table)
+
+
+def _with_mean(value: ReproducedValue) -> str:
+    """A median with the mean and the standard deviation, as papers state them."""
+    from firsttouch.records.text import quantity
+
+    median = quantity(value.value, value.unit)
+    if value.mean is None or value.deviation is None:
+        return median
+    return f"{median} (mean {quantity(value.mean, value.unit)}, deviation {quantity(value.deviation, value.unit)})"
 
 
 def _print(text: str, indent: str) -> None:

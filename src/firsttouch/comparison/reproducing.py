@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean, stdev
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
@@ -20,6 +21,7 @@ from firsttouch.machine.backends import is_modelled
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.platform import platform_of
 from firsttouch.records.papers.claims import all_claims
+from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import PaperRow, all_rows, authors, stated_value
 from firsttouch.records.papers.studies import (
     PAPERS,
@@ -81,7 +83,8 @@ class ReproducedLine(Struct, kw_only=True):
 class ReproducedValue(Struct, kw_only=True):
     """A number that the paper states, and the same here. stated: the ends of its range. factor: from the nearer end to
     the value here; 1 within the range. differs: whether that is more than 1.1, or less than 1/1.1. not_independent: of
-    a prediction, why it does not judge the model: the platform's file or a rule came from the row.
+    a prediction, why it does not judge the model: the platform's file or a rule came from the row. mean, deviation: of
+    the samples, beside their median, as papers state them; None of ratios, counters and fewer than two samples.
     """
 
     row: str
@@ -96,6 +99,8 @@ class ReproducedValue(Struct, kw_only=True):
     factor: float
     differs: bool
     predicted: bool
+    mean: float | None = None
+    deviation: float | None = None
     not_independent: str = ""
     assumed: str = ""
     note: str = ""
@@ -277,7 +282,11 @@ def points_of(row: PaperRow, entry: Beside, records: Iterable[Record]) -> list[R
 def values_of_part(results: Results, reproduced: Reproduced) -> list[ReproducedValue]:
     """The values that a paper states of a part, each judged by those of a run."""
     origins = _origins(results)
-    return [_value(row, entry, origins.get(entry.device)) for row, entry in beside_part(results, reproduced)]
+    records = {key_of(record): record for record in results.records}
+    return [
+        _value(row, entry, records[entry.point], origins.get(entry.device))
+        for row, entry in beside_part(results, reproduced)
+    ]
 
 
 def _origins(results: Results) -> dict[str, Origins]:
@@ -287,10 +296,21 @@ def _origins(results: Results) -> dict[str, Origins]:
     return {device: Origins(platforms[name]) for device, name in models.items()}
 
 
-def _value(row: PaperRow, entry: Beside, origins: Origins | None) -> ReproducedValue:
+def _mean_and_deviation(row: PaperRow, entry: Beside, record: Record) -> tuple[float | None, float | None]:
+    """The mean and the standard deviation of the samples whose median a value is, in its unit."""
+    assert row.here is not None
+    summary, samples = record.summary, record.samples
+    if row.here.metric != MEDIAN or row.here.relative_to or summary is None or not summary.median or len(samples) < 2:
+        return None, None
+    scale = entry.value / summary.median
+    return fmean(samples) * scale, stdev(samples) * abs(scale)
+
+
+def _value(row: PaperRow, entry: Beside, record: Record, origins: Origins | None) -> ReproducedValue:
     factor = factor_of(entry)
     unit = "ratio" if entry.unit == "times" else entry.unit
     role, reason = origins.role([row], unit, identities([entry.point])) if origins else ("held", "")
+    mean, deviation = _mean_and_deviation(row, entry, record)
     return ReproducedValue(
         row=row.name,
         says=row.says,
@@ -304,6 +324,8 @@ def _value(row: PaperRow, entry: Beside, origins: Origins | None) -> ReproducedV
         factor=factor,
         differs=not 1 / ALIKE <= factor <= ALIKE,
         predicted=entry.predicted,
+        mean=mean,
+        deviation=deviation,
         not_independent="" if role == "held" else reason,
         assumed=entry.assumed,
         note=entry.note,

@@ -224,7 +224,9 @@ class Codegen(Experiment):
             | {"load_vector": "a load of 16 bytes", "load_uncached": "a load that no cache may serve"},
             TARGET: {},
         },
-        counters=(CounterEntry(name="made|instruction|listing|read_from|target|same_as", unit="word"),),
+        counters=(
+            CounterEntry(name="made|instruction|listing|read_from|target|same_as|compiler|execution", unit="word"),
+        ),
     )
     figures = (
         Table(titles={"median": "instructions"},

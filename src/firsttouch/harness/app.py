@@ -11,7 +11,7 @@ import inspect
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -204,6 +204,8 @@ class App:
     """Names of further kernel files in apps/, such as one that generates the input."""
     options: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Parameters whose values are words, the default first. They are set with --set and become attributes."""
+    same_kernels: ClassVar[Collection[str]] = ()
+    """Options that change no kernel: where data are from, what is written before, or how often kernels run."""
     published: ClassVar[PublishedPlacement] = PublishedPlacement()
     """What the published version does with its buffers."""
 

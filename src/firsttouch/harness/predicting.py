@@ -51,8 +51,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
             raise NotModelled(f"{name}={factors[name]}")
     strategy = STRATEGIES[factors.text("strategy")]
     options = {name: factors.text(name) for name in app.options if name in factors}
-    of_kernels = {name: value for name, value in options.items() if name != FILES}
-    of_kernels |= {name: factors.text(name) for name in USUAL_THREADS if name in factors}
+    settings_of_kernels = options | {name: factors.text(name) for name in USUAL_THREADS if name in factors}
     settings = PredictionSettings(
         placement_of(app, factors),
         factors.get("control") == "copied",
@@ -61,7 +60,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
         timelines.is_wanted(factors),
         _shared_work(app, factors),
     )
-    kernels, note = _predict_kernels(app, _footprint(app, params, factors), platform, of_kernels)
+    kernels, note = _predict_kernels(app, _footprint(app, params, factors), platform, settings_of_kernels)
     notes = [*([note] if note else []), *([WITHOUT_FILES] if options.get(FILES) == "used" else [])]
     programs = [
         program_of(app, params, kernels.rounds if kernels else 0, options, ProcessPart(rank, ranks_of(factors)))

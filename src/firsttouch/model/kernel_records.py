@@ -5,7 +5,7 @@ page-locked memory of the host, which make the link a meter of what kernels take
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -220,7 +220,8 @@ def _by_point(
 def _usual_settings(app: DeclaringApp) -> Mapping[str, str]:
     """The settings that decide what an application computes, and by how many threads, with their usual values."""
     options: Mapping[str, Sequence[str]] = getattr(app, "options", {})
-    return {**{name: values[0] for name, values in options.items()}, **USUAL_THREADS}
+    same: Collection[str] = getattr(app, "same_kernels", ())
+    return {**{name: values[0] for name, values in options.items() if name not in same}, **USUAL_THREADS}
 
 
 def _unusual(settings: Mapping[str, object], usual: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,9 @@ from typing import TypeAlias
 
 PublishedAdvice: TypeAlias = Mapping[str, tuple[str, str]]
 
+ORIGINAL = "original"
+START = ("needed", ORIGINAL)
+"""The values of an option `start`: the CPU writes what kernels read, or all that it writes in the original."""
 _READ = "preferred-gpu+accessed-by-cpu+read-mostly"
 _WRITTEN = "preferred-gpu+accessed-by-cpu"
 
