@@ -99,6 +99,7 @@ def test_one_thread_takes_longer_for_what_the_cpu_computes_between_kernels(app: 
     ms = [sum(t.ms for t in each.terms if t.what == CPU_CODE and t.phase == "compute") for each in (one, all_threads)]
     assert times[0] < ms[0] / ms[1] <= times[1]
     assert one.counters["phase_initialise_ms"] == all_threads.counters["phase_initialise_ms"]
+    assert any("one thread of the CPU" in text for term in one.terms for text in assumptions(term.grounds))
 
 
 def test_an_option_is_priced_by_runs_with_it() -> None:

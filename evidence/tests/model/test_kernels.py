@@ -190,3 +190,14 @@ def test_what_the_cpu_computes_at_the_beginning_is_measured_in_memory_that_is_th
     known = kernel_records.kernels_for(bfs, program.nbytes, load_platform("h200-pcie"))
     times = [known.cpu_time(launch, "initialise").value for launch in program.initialise if isinstance(launch, Launch)]
     assert 20e6 < sum(times) < 40e6  # ns; 29.5 ms were measured in page-locked memory
+
+
+def test_of_runs_that_only_counted_nothing_but_what_was_counted_is_known() -> None:
+    profiles = known_profiles()
+    points = [p for p in profiles.applications["srad"].points if p.asked]
+    counted = [msgspec.structs.replace(p, kernels=None, link=None, cpu=None, begin=None) for p in points]
+    profile = msgspec.structs.replace(profiles.applications["srad"], points=tuple(counted))
+    only = msgspec.structs.replace(profiles, applications={"srad": profile})
+    found = kernels_of("srad", points[0].footprint, load_platform("tk1"), only)
+    assert found.asked is not None
+    assert (found.per_byte, found.crossings, found.cpu_per_byte, found.begin_per_byte) == (None, None, None, None)

@@ -27,7 +27,7 @@ from firsttouch.model.costs import Assumption, Ground, Price, Time
 from firsttouch.model.platform import Platform
 from firsttouch.program.declarations import Params
 from firsttouch.program.dry_run import Declares, program_of
-from firsttouch.program.phase_threads import CPU_CODE, INITIALISE, USUAL_THREADS
+from firsttouch.program.phase_threads import CPU_CODE, INITIALISE, SINGLE, USUAL_THREADS
 from firsttouch.program.program import SMALL_LAUNCH, Block, Item, Launch, Repeat
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
@@ -330,12 +330,11 @@ class _ProfileOnPlatform:
         if crossing is not None:
             at_most = _hides_link(_nearest_points(size, across))
             crossings = LinkTraffic(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
-        points = next(near for p in (on_device, across, begin) if (near := _nearest_points(size, p)))
+        points = next(near for p in (on_device, across, begin, asking) if (near := _nearest_points(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
-        return Kernels(
-            name, per_byte, crossings, cpu, alone, begins, asked, rounds, sources, self._grounds(name, points)
-        )
+        grounds = self._grounds(name, points, by_one=SINGLE in settings.values())
+        return Kernels(name, per_byte, crossings, cpu, alone, begins, asked, rounds, sources, grounds)
 
     def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
         """The points of the first device for which the value is measured, where the CPU's threads are as usual if they
@@ -346,7 +345,7 @@ class _ProfileOnPlatform:
         first = next((name for name in self._order if any(p.device == name for p in measured_points)), None)
         return [p for p in measured_points if p.device == first]
 
-    def _grounds(self, name: str, points: Sequence[KernelPoint]) -> tuple[Ground, ...]:
+    def _grounds(self, name: str, points: Sequence[KernelPoint], *, by_one: bool) -> tuple[Ground, ...]:
         devices = [self.profiles.devices[p.device] for p in points]
         titles, hosts = [device.title for device in devices], sorted({device.host for device in devices})
         origin = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
@@ -360,6 +359,8 @@ class _ProfileOnPlatform:
                 f"the CPU's computation scales with the number of cores, measured with {' or '.join(map(str, hosts))}"
             )
             grounds += [Assumption(shared), processors.ground]
+        if by_one:
+            grounds.append(Assumption("what one thread of the CPU computes takes as long as there"))
         return tuple(grounds)
 
     def _time(self, point: KernelPoint) -> Time:
