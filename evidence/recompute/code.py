@@ -11,13 +11,9 @@ import msgspec
 
 from firsttouch.model.micro.code import FILE, MadeOperation, TargetCode
 from firsttouch.records.schema import Record
-from records import Directory, load, matching
+from records import directory
 
 GPUS, HOSTS = "code-for-gpus", ("code-x86-64",)
-
-
-def directory(name: str) -> Directory:
-    return load(matching(f"results/{name}")[0])
 
 
 def target_code(records: list[Record], compiler: str, source: str) -> TargetCode:

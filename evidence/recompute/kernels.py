@@ -21,7 +21,7 @@ from firsttouch.model.kernel_records import KernelRun, profiles_from
 from firsttouch.model.kernels import FILE, KernelProfiles
 from firsttouch.records.schema import Record
 from firsttouch.records.text import count
-from records import Directory, digits, load, matching, table
+from records import Directory, digits, directory, load, matching, table
 
 DEVICE = "cuda:0"
 H200 = (
@@ -43,10 +43,6 @@ FAR = 1.25
 CHANGED = {"halo", "transport", "fft_conv_c2c", "fft_conv_fused", "fft_conv_r2c"}
 """Applications whose kernels have changed since all but the runs in LATEST, which no record says."""
 LATEST = {"h200-profile"}
-
-
-def directory(name: str) -> Directory:
-    return load(matching(f"results/{name}")[0])
 
 
 def made() -> KernelProfiles:

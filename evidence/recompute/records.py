@@ -47,6 +47,11 @@ def load(path: Path) -> Directory:
     return Directory(path, load_results(path))
 
 
+def directory(name: str) -> Directory:
+    """The results of a name, kept for tests or as evidence."""
+    return load(matching(f"results/{name}")[0])
+
+
 @cache
 def known_platform(name: str) -> Platform:
     """A platform of the program, read once."""

@@ -303,14 +303,14 @@ def _number(record: Record | None, counter: str) -> float | None:
 
 def _points(found: Sequence[_Found]) -> list[KernelPoint]:
     """The points of an application, with the time of their iterations where it stands for that of kernels."""
-    known = {
-        f.point.footprint: abs(f.iterations / f.point.kernels - 1) for f in found if f.iterations and f.point.kernels
-    }
+    known = [
+        (f.point.footprint, abs(f.iterations / f.point.kernels - 1)) for f in found if f.iterations and f.point.kernels
+    ]
+    largest = max((footprint for footprint, _ in known), default=0)
 
     def stands(footprint: int) -> bool:
         """Whether the time of iterations stands for that of kernels, by larger runs, or by the largest."""
-        decisive = [n for n in known if n >= footprint] or [max(known, default=0)]
-        return all(known.get(n, 0.0) <= SAME_TIME for n in decisive)
+        return all(apart <= SAME_TIME for other, apart in known if other >= min(footprint, largest))
 
     points = [
         msgspec.structs.replace(f.point, kernels=_five_digits(f.iterations))

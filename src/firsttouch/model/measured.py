@@ -336,12 +336,15 @@ class MeasuredPrices(Prices):
 
     def _launched(self) -> Price:
         """A launch for which the CPU waits, where the fewest bytes are used."""
-        rows = sorted(self._find("launch"), key=median_of)[:1]
-        if not rows:
+        record = self._fastest_launch()
+        if record is None:
             raise self._missing("launch")
-        s = rows[0].summary
+        s = record.summary
         assert s is not None
-        return Price((1.0,), (Time(s.median * 1e3, s.ci_low * 1e3, s.ci_high * 1e3),), _keys(rows))
+        return Price((1.0,), (Time(s.median * 1e3, s.ci_low * 1e3, s.ci_high * 1e3),), _keys([record]))
+
+    def _fastest_launch(self) -> Record | None:
+        return min(self._find("launch"), key=median_of, default=None)
 
     def _exchange(self, allocator: str, by_groups: bool) -> ExchangePrice:
         kernel = ATOMIC if by_groups else "store"
@@ -349,7 +352,8 @@ class MeasuredPrices(Prices):
         rows = [r for r in rows if r.summary is not None and (not by_groups or _amount("exchange", r, "updates"))]
         least = min((_amount("exchange", r, "bytes") for r in rows), default=0)
         by = _sources()["exchange"][1].by
-        alone = min((median_of(r) for r in self._find("launch")), default=0.0)
+        launch = self._fastest_launch()
+        alone = median_of(launch) if launch else 0.0
         means: dict[tuple[float, float], tuple[Time, Record]] = {}
         for r in (r for r in rows if _amount("exchange", r, "bytes") == least):
             turns, gap = (as_number(r.factors.get(by[name])) or 0.0 for name in ("turns", "gap_us"))

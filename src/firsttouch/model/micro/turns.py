@@ -7,12 +7,8 @@ Over managed memory, each turn is a step of the rules of the driver with the tim
 from __future__ import annotations
 
 from firsttouch.base.errors import NotModelled
-from firsttouch.model.costs import Price, Time
 from firsttouch.model.micro.answers import Answer, Sum
 from firsttouch.model.prices import Prices
-
-US = 1e-3
-"""Of a nanosecond."""
 
 
 def turns(
@@ -41,10 +37,9 @@ def turns(
         total.add("turns", "use of the buffer in turns", exchanged.turns, nbytes, exchanged.of(count, gap), count)
     elif method == "copied":
         for direction in ("d2h", "h2d") if both_ways else ("d2h",):
-            copy: Price = prices["lone_copy", direction, allocator]
+            copy = prices["lone_copy", direction, allocator]
             total.add("turns", f"copies ({direction})", copy, nbytes, copy.of(nbytes).times(count), count)
     elif method != "launched":
         raise NotModelled(f"method={method}")
-    whole = Time(*(1e6 * ms for ms in total.total()))
-    each = whole.times(US / count)
-    return Answer(each.value, each.low, each.high, terms=tuple(total.terms))
+    value, low, high = (1e3 * ms / count for ms in total.total())
+    return Answer(value, low, high, terms=tuple(total.terms))
